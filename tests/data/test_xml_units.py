@@ -79,6 +79,8 @@ OLD += [
     (SEGMENTED.format(1, 0), WHOLE),
     (SEGMENTED.format(0, 2), WHOLE),
     (SEGMENTED.format(0, 0), WHOLE),
+    (SEGMENTED.format(0, 1).replace("It barks.", ""), "untranslated"),
+    (SEGMENTED.format(0, 1).replace('<mrk mtype="seg" mid="1">It barks.</mrk>', ""), "untranslated"),
 ]
 NEW = [
     (segment_2("eins", "one") + segment_2("zwei", "two"), [("eins", "one"), ("zwei", "two")]),

@@ -8,6 +8,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from translate.config.data import Direction
+from translate.config.data import Direction, TableCorpus
+from translate.data.corpora import read_corpus
 from translate.decoding import Translation
 from translate.documents.document import DocumentTranslation, translate_documents
 from translate.errors import InputError
@@ -50,6 +52,7 @@ def unit(content: str, more: str = "") -> str:
 
 
 S, T = "<source>eins</source>", f"<target {MADE_1}>EINS</target>"
+MARKS = '<mrk mtype="seg" mid="1">{}</mrk> <mrk mtype="seg" mid="2">{}</mrk>'
 FILLED = [  # XLIFF 1.2
     (S, S + T),
     (f"\r\n    {S}\r\n    <note>n</note>", f"\r\n    {S}\r\n    {T}\r\n    <note>n</note>"),
@@ -62,9 +65,9 @@ FILLED = [  # XLIFF 1.2
         f"{S}{T}<alt-trans><source>a</source><target>b</target></alt-trans>",
     ),
     (
-        '<source xml:space="preserve"> a <![CDATA[<b> & ]]>&amp;&#x20;c<!-- d --><?e f?>&lt;\n</source>',
-        '<source xml:space="preserve"> a <![CDATA[<b> & ]]>&amp;&#x20;c<!-- d --><?e f?>&lt;\n</source>'
-        f'<target xml:space="preserve" {MADE_1}> A &lt;B&gt; &amp; &amp; C&lt;\n</target>',
+        '<source xml:space="preserve"> a <![CDATA[<5> & ]]>&amp;&#x20;c<!-- d --><?e f?>&lt;\n</source>',
+        '<source xml:space="preserve"> a <![CDATA[<5> & ]]>&amp;&#x20;c<!-- d --><?e f?>&lt;\n</source>'
+        f'<target xml:space="preserve" {MADE_1}> A &lt;5&gt; &amp; &amp; C&lt;\n</target>',
     ),
     (
         '<source>Ein <g id="1"><x id="2"/>Hund</g> <bpt id="3">[b]</bpt>da<ept id="3">[/b]</ept>.</source>',
@@ -82,6 +85,14 @@ FILLED = [  # XLIFF 1.2
         '<source>a. b</source><seg-source><mrk mtype="seg" mid="1">a.</mrk>\n'
         '<mrk mtype="seg" mid="2">b</mrk></seg-source>'
         f'<target {MADE_1}><mrk mtype="seg" mid="1">A.</mrk>\n<mrk mtype="seg" mid="2">B</mrk></target>',
+    ),
+    (  # half of it is translated
+        f"{S}<seg-source>{MARKS.format('a', 'b')}</seg-source><target>{MARKS.format('', 'Be')}</target>",
+        f"{S}<seg-source>{MARKS.format('a', 'b')}</seg-source><target {MADE_1}>{MARKS.format('A', 'Be')}</target>",
+    ),
+    (
+        f"{S}<seg-source>{MARKS.format('a', 'b')}</seg-source><target><mrk mtype='seg' mid='1'>Ah</mrk></target>",
+        f"{S}<seg-source>{MARKS.format('a', 'b')}</seg-source><target {MADE_1}>{MARKS.format('Ah', 'B')}</target>",
     ),
 ]  # fmt: skip
 
@@ -165,6 +176,47 @@ def test_accelerators_and_ends_follow_the_source(source: str, made: str, target:
     assert f">{target}</target>" in text
 
 
+@pytest.mark.parametrize(
+    ("source", "made", "reason"),
+    [
+        ("Hallo {name}", "Hello {name} {name}", "placeholders"),
+        ('Hallo <x id="1"/>, &amp;Welt', "Hello", ""),  # its place follows, and text with elements keeps its signs
+        ("eins", "", "words"),
+        ("_Öffnen", "…", "words"),
+        ("_Öffnen", "a_b_c", "accelerator"),
+        ("a &lt;b&gt;c&lt;/b&gt;", "a b", "placeholders"),
+    ],
+)
+def test_what_is_not_valid_is_not_filled(source: str, made: str, reason: str) -> None:
+    text = old(f"\n{unit(f'<source>{source}</source>')}")
+    translation = fill(text, lambda text: made)
+    assert translation.entries == ({"filled": 0, "untranslated": 1} if reason else {"filled": 1})
+    assert [problem.startswith("line 2: ") and reason in problem for problem in translation.problems] == [True] * bool(
+        reason
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "read"),
+    [
+        ("Hallo<x id='1'/>Welt", "Hallo Welt"),
+        ("Hallo <x id='1'/>Welt<x id='2'/>!", "Hallo Welt!"),
+        ("(<x id='1'/>a)<x id='2'/><x id='3'/>b", "(a) b"),
+        ("a<bpt id='1'/>b<ept id='1'/>", "ab"),
+        ("<g id='1'>a<x id='2'/></g>b <g id='3'><x id='4'/>c</g>", "a b c"),
+    ],
+)
+def test_the_model_reads_what_it_learnt(tmp_path: Path, source: str, read: str) -> None:
+    """A code between words separates them, here as in corpora."""
+    asked = list[str]()
+    text = old(unit(f"<source>{source}</source>"))
+    fill(text, lambda text: asked.append(text) or text)
+    path = tmp_path / "a.xlf"
+    path.write_text(text.replace("</source>", "</source><target>x</target>"))
+    corpus = TableCorpus(kind="xliff", path=path, source_column="de", target_column="en")
+    assert asked == [read] == read_corpus(corpus, key="data")[1]
+
+
 def test_an_empty_translation_fills_nothing() -> None:
     text = old(unit(S))
     translation = fill(text, lambda text: "")
@@ -218,7 +270,7 @@ DEEP = 20_000
         (old(unit(S))[:-10], "line 2|line 1"),
         (old("<a>"), "mismatched tag: line 1"),
         (old(unit("<source>&nbsp;</source>")), "undefined entity"),
-        (f"<!DOCTYPE a [<!ENTITY b 'c'>]>{old(unit('<source>&b;</source>'))}", "DTDForbidden|EntitiesForbidden"),
+        (f"<!DOCTYPE a [<!ENTITY b 'c'>]>{old(unit('<source>&b;</source>'))}", "remove <!DOCTYPE"),
         (f'<?xml version="1.0" encoding="UTF-16"?>{old(unit(S))}', "line 1: encoding='UTF-16'"),
         (f"<?xml version='1.0' encoding='latin1'?>{old(unit(S))}", "line 1: encoding='latin1'"),
         (old(unit(f"<source>{'<g>' * DEEP}a{'</g>' * DEEP}</source>")), "RecursionError"),

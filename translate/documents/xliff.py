@@ -7,7 +7,7 @@ lose white space, CDATA sections and the quotation marks of attributes.
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,11 +18,12 @@ from translate.data.bilingual.xml_units import (
     MACHINE,
     XliffText,
     inherited_attributes,
+    lost_spaces,
     placeholder_of,
     segments_of,
     xliff_texts,
 )
-from translate.documents.interface import add_accelerator, end_like, remove_accelerator
+from translate.documents.interface import finish_label, remove_accelerator
 from translate.documents.segments import Item, Reading, Segment, Syntax, Written
 from translate.errors import InputError, as_input_error
 from translate.language_codes import find_language, standard_code
@@ -62,21 +63,37 @@ class _File(NamedTuple):
     places: dict[Any, _Place]  # by element
     texts: list[XliffText]
 
-    def segments(self, side: Any) -> list[Segment]:
-        """The segments of a source or a target."""
-        return [Segment(self.places[each].content, self._items(each), _XML) for each in segments_of(side)]
+    def inner(self, element: Any) -> str:
+        """What is written in an element."""
+        return self.text[self.places[element].content : self.places[element].ends[0]]
 
-    def _items(self, element: Any, depth: int = 0) -> list[Item]:
+    def segment(self, element: Any) -> Segment:
+        """A segment of a source."""
+        items = self._items(element, lost_spaces(element))
+        if not len(element):
+            items = [_text_item(remove_accelerator(element.text or "")[0])]
+        return Segment(self.places[element].content, items, _XML)
+
+    def finish(self, element: Any, raw: str) -> str:
+        """The translation of a segment as its source is written.
+
+        Raises:
+            InputError: It lacks words, placeholders or inline elements.
+        """
+        source = html.unescape("".join(item.raw for item in self._items(element, set())))
+        text = finish_label(source, html.unescape(raw))
+        return raw if len(element) else "".join(_encode(text))
+
+    def _items(self, element: Any, spaced: Container[Any], depth: int = 0) -> list[Item]:
         """The content of an element. Codes are paired within the same element, so they surround whole elements."""
-        is_plain = depth == 0 and not len(element)
-        items = [_text_item(remove_accelerator(element.text or "")[0] if is_plain else element.text)]
+        items = [_text_item(element.text)]
         for child in element:
             start, content, *_, ends = self.places[child]
             raw, pair_id = self.text[start : ends[1]], child.get("rid") or child.get("startRef") or child.get("id")
             is_copied = child.get("mtype") == "protected" or child.get("translate") == "no" or depth == _MAX_DEPTH
             if child.tag in _ELEMENTS and not is_copied and content < ends[0]:
                 items.append(Item("open", self.text[start:content], f"{start}"))
-                items += self._items(child, depth + 1)
+                items += self._items(child, spaced, depth + 1)
                 items.append(Item("close", self.text[slice(*ends)], f"{start}"))
             elif child.tag in (*_PAIRS, *_PAIRS.values()):
                 tag = f"{_PAIRS.get(child.tag, child.tag)} {pair_id} {self.places[element].start}"
@@ -84,6 +101,7 @@ class _File(NamedTuple):
             else:
                 is_word = child.tag in _ELEMENTS and content < ends[0] or placeholder_of(child)
                 items.append(Item("placeholder" if is_word else "point", raw))
+            items += [Item("space", "")] * (child in spaced)
             items.append(_text_item(child.tail))
         return items
 
@@ -98,58 +116,57 @@ def fill_xliff(text: str, *, again: bool = False, direction: Direction | None = 
     Raises:
         InputError: The file is not XLIFF in UTF-8, or has no text in these languages.
     """
-    file, counts, chosen = _read(text), Counter[str](), list[int]()
+    file, counts, chosen = _read(text), Counter[str](), list[XliffText]()
     given = direction or Direction(UNKNOWN, UNKNOWN)
-    for number, each in enumerate(file.texts):
+    for each in file.texts:
         pairs = [pair for pair in zip(each.codes, given, strict=True) if pair[0] and pair[1] != UNKNOWN]
         is_other = not all(find_language(code, [known], or_wider=True) for code, known in pairs)
         counts["in other languages" if is_other else each.state] += 1
-        chosen += [number] * (not is_other and each.state in ("untranslated", *["unreviewed"] * again))
+        chosen += [each] * (not is_other and each.state in ("untranslated", *["unreviewed"] * again))
     if file.texts and counts["in other languages"] == len(file.texts):
         found = ", ".join(dict.fromkeys("-".join(filter(None, each.codes)) for each in file.texts))
         raise InputError(f"the file translates {found}, and the model {given}: choose another run or other languages")
-    segments = [segment for number in chosen for segment in file.segments(file.texts[number].source)]
-    return Reading(segments, partial(_write, file, chosen, counts, given.target))
+    segments = [file.segment(source) for each in chosen for source in each.missing]
+    return Reading(segments, partial(_write, file, chosen, counts, segments, given.target))
 
 
-def _write(file: _File, chosen: Sequence[int], counts: Counter[str], code: str, translated: Sequence[str]) -> Written:
+def _write(
+    file: _File,
+    chosen: Sequence[XliffText],
+    counts: Counter[str],
+    segments: Sequence[Segment],
+    code: str,
+    translated: Sequence[str],
+) -> Written:
     """Fill the chosen texts with the translations of their segments; one whose translation is empty stays as it is."""
-    edits, made, filled, unnamed = list[Edit](), iter(translated), set[int](), dict[Any, None]()
-    for number in chosen:
-        each = file.texts[number]
-        new = [_finish(source, next(made)) for source in segments_of(each.source)]
-        if _MARKUP.sub("", "".join(new)).strip():
-            edits += _edits(file, each, new)
-            filled.add(number)
-            unnamed |= dict.fromkeys(
-                [file.places[each.element].names_languages] * (not each.codes[1] and code != UNKNOWN)
-            )
-            counts[each.state] -= 1
+    edits, made, unnamed, problems = list[Edit](), iter(translated), dict[Any, None](), list[str]()
+    for each in chosen:
+        raws = [(segment, next(made)) for segment in each.missing]
+        try:
+            new = {segment: file.finish(segment, raw) for segment, raw in raws}
+        except InputError as error:
+            line = file.text.count("\n", 0, file.places[each.source].start) + 1
+            problems.append(f"line {line}: {''.join(each.source.itertext())!r:.60} is not filled: {error}")
+            continue
+        edits += _edits(file, each, new | {source: file.inner(target) for source, target in each.kept.items()})
+        counts.update({"filled": 1, each.state: -1})
+        if not each.codes[1] and code != UNKNOWN:
+            unnamed[file.places[each.element].names_languages] = None
     edits += (_tag_edit(file, element, {_TARGET_KEYS[element.tag]: standard_code(code)}) for element in unnamed)
     parts, position = list[str](), 0
     for start, end, raw in sorted(edits):
         parts += [file.text[position:start], raw]
         position = end
-    written = _read("".join([*parts, file.text[position:]]))
-    sides = (written.texts[number].target if number in filled else written.texts[number].source for number in chosen)
-    segments = [segment for side in sides for segment in written.segments(side)]
-    return Written(written.text, segments, {"filled": len(filled), **+counts})
+    entries = {"filled": counts["filled"], **+counts}
+    return Written("".join([*parts, file.text[position:]]), segments, entries, problems)
 
 
-def _finish(source: Any, raw: str) -> str:
-    """A translation as its source is written; empty if it cannot have the accelerator. Text with markup stays."""
-    if len(source):
-        return raw
-    plain, accelerator = remove_accelerator(source.text or "")
-    return "".join(_encode(add_accelerator(end_like(plain, html.unescape(raw)), accelerator)))
-
-
-def _edits(file: _File, each: XliffText, new: Sequence[str]) -> Iterator[Edit]:
+def _edits(file: _File, each: XliffText, new: Mapping[Any, str]) -> Iterator[Edit]:
     """The target, which follows the source with its indentation, and the mark of a machine."""
     text, source = file.text, file.places[each.source]
     parts, position = list[str](), source.content
-    for segment, raw in zip(segments_of(each.source), new, strict=True):
-        parts += [text[position : file.places[segment].content], raw]
+    for segment in segments_of(each.source):
+        parts += [text[position : file.places[segment].content], new[segment]]
         position = file.places[segment].ends[0]
     parts.append(text[position : source.ends[0]])
     if each.target is None:
@@ -190,10 +207,17 @@ def _read(text: str) -> _File:
         raise InputError(
             f"line 1: encoding={encoding[1]!r}, where UTF-8 is needed: convert the file, and change its first line"
         )
+    from defusedxml import DTDForbidden
     from defusedxml.ElementTree import fromstring
 
     with as_input_error("cannot be read as XLIFF"):
-        root = fromstring(text, forbid_dtd=True)  # whose entities could expand without limit
+        try:
+            root = fromstring(text, forbid_dtd=True)
+        except DTDForbidden as error:
+            problem = "has a document type declaration, whose entities could expand without limit"
+            raise InputError(
+                f"the file {problem}: remove <!DOCTYPE …>, and write the characters for entities"
+            ) from error
         elements, places = root.iter(), dict[Any, _Place]()
         opened = [_Place(0, 0, {}, root, [])]
         for match in _MARKUP.finditer(text):

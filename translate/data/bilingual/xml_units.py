@@ -115,12 +115,7 @@ def _xliff_unit(unit: Any, inherited: Mapping[str, str], left_out: Counter[str])
         if text.state != "translated":
             left_out[f"{text.state} texts"] += 1
             continue
-        pairs, ids = [], list[Any]()
-        for side in (text.source, text.target):
-            pairs.append(segments_of(side))
-            ids.append([segment.get("mid") for segment in pairs[-1]])
-        is_segmented = ids[0] == ids[1] and len({*ids[0]}) == len(ids[0])
-        for pair in zip(*pairs, strict=True) if is_segmented else [(text.source, text.target)]:
+        for pair in text.pairs:
             texts = Unit()
             for code, side in zip(text.codes, pair, strict=True):
                 texts.setdefault(code, []).append(_plain_text(side))
@@ -135,6 +130,13 @@ class XliffText(NamedTuple):
     target: Any  # None: there is none
     codes: list[str]  # of the two languages; "": it has no name
     state: State
+    pairs: list[tuple[Any, Any]]  # its segments, each with its translation or None; or the whole text
+    kept: dict[Any, Any]  # the translated segments of a text of which others are not translated
+
+    @property
+    def missing(self) -> list[Any]:
+        """The segments to translate."""
+        return [segment for segment in segments_of(self.source) if segment not in self.kept]
 
 
 def xliff_texts(unit: Any, inherited: Mapping[str, str]) -> Iterator[XliffText]:
@@ -150,8 +152,21 @@ def xliff_texts(unit: Any, inherited: Mapping[str, str]) -> Iterator[XliffText]:
             codes = [inherited.get(key) or "" for key in LANGUAGE_KEYS[unit.tag]]
             if target is not None:
                 codes[1] = target.get(_LANGUAGE) or codes[1]
-            state = _state(attributes, has_target=any(map(_plain_text, targets[:1])))
-            yield XliffText(element, source, target, codes, state)
+            pairs = _pair_segments(source, target)
+            kept = {one: other for one, other in pairs if other is not None and _plain_text(other)}
+            state = _state(attributes, has_target=all(one in kept or not _plain_text(one) for one, _ in pairs))
+            is_partial = state == "untranslated" and attributes.get("state") not in _UNTRANSLATED
+            yield XliffText(element, source, target, codes, state, pairs, kept if is_partial else {})
+
+
+def _pair_segments(source: Any, target: Any) -> list[tuple[Any, Any]]:
+    sources = {segment.get("mid"): segment for segment in segments_of(source)}
+    targets = [] if target is None else segments_of(target)
+    found = {segment.get("mid"): segment for segment in targets}
+    is_same = len(sources) == len(segments_of(source)) and len(found) == len(targets)
+    if is_same and list(found) == [name for name in sources if name in found]:
+        return [(segment, found.get(name)) for name, segment in sources.items()]
+    return [(source, target)]
 
 
 def segments_of(side: Any) -> list[Any]:
@@ -177,18 +192,30 @@ def _state(attributes: Mapping[str, str], *, has_target: bool) -> State:
 
 
 def _plain_text(side: Any) -> str:
-    return _LOST_SPACE.sub(" ", _text(side)).replace(_POINT, "").strip()  # of indentation
+    return _LOST_SPACE.sub(" ", _text(side, [])).replace(_POINT, "").strip()  # of indentation
 
 
-def _text(element: Any) -> str:
-    """The text of an element; codes have none, and of those, only points may separate words."""
-    inner = [(_text(child), child.tail or "") for child in element]
-    text = "".join([element.text or "", *chain(*inner)])
+def lost_spaces(side: Any) -> set[Any]:
+    """The elements without text in whose place the text has a space: they separate words."""
+    points = list[Any]()
+    text = _text(side, points)
+    ends = {match.end() for match in _LOST_SPACE.finditer(text)}
+    found = zip(points, re.finditer(_POINT, text), strict=True)
+    return {point for point, match in found if match.end() in ends}
+
+
+def _text(element: Any, points: list[Any]) -> str:
+    """The text of an element; codes have none, and of those, only points may separate words: they are collected."""
     if element.tag == "cp":
         return _character(element.get("hex") or "")
-    if element.tag in _CODES:
-        return placeholder_of(element) or _POINT * (element.tag in _POINTS)
-    return text or _POINT
+    if element.tag not in _CODES:
+        inner = [(_text(child, points), child.tail or "") for child in element]
+        if text := "".join([element.text or "", *chain(*inner)]):
+            return text
+    elif (placeholder := placeholder_of(element)) or element.tag not in _POINTS:
+        return placeholder
+    points.append(element)
+    return _POINT
 
 
 def placeholder_of(code: Any) -> str:
