@@ -22,6 +22,7 @@ TEXTS = {  # text: its placeholders, separated by spaces
     "%<name>s %<cost>.2f $t(key) $t(a.b, x) $USER_NAME$ $HOME": (
         "%<name>s %<cost>.2f $t(key) $t(a.b,_x) $USER_NAME$ $HOME"
     ),
+    "%<PRIuMAX> of %6<PRIu32>px, %gs, %us": "%<PRIuMAX> %6<PRIu32> %g %u",
     "%A, %e. %B %Y, %H:%M": "%A %e %B %Y %H %M",
     "%APPDATA%, %s%%": "%APPDATA% %s %%",
     '<b>Bold</b><br/><br /><a href="x > y">a</a>': '<b> </b> <br/> <br_/> <a_href="x_>_y"> </a>',
@@ -111,6 +112,12 @@ def test_prose_has_no_placeholders(text: str) -> None:
 )
 def test_texts_with_the_same_placeholders(source: str, target: str, is_same: bool) -> None:
     assert have_same_placeholders(source, target) == is_same
+
+
+def test_letters_of_formats_have_an_order_and_those_of_dates_have_none() -> None:
+    for source, target in [("%p of %s", "%s of %p"), ("%H:%M", "%M:%H")]:
+        assert not have_same_placeholders(source, target, is_format=True)
+    assert have_same_placeholders("%H:%M", "%M:%H")
 
 
 STARTS = ["", "{a,plural,", "{a,plural,one{", "<a ", "a@"]

@@ -11,9 +11,9 @@ _LETTER = r"[^\W\d_]"
 # Conversions of printf, which take the arguments in order. Other letters belong to strftime or to a program. `%1` is
 # Qt's, except before a precision or a conversion that ends the word.
 _WIDTH = r"(?:[2-9]|[1-9]\d++|1(?=\.\d|[sdiuf](?![^\W\d_]|%))|\*(?:\d++\$)?)?(?:\.(?:\d++|\*(?:\d++\$)?))?"
-_DIRECTIVE = rf"(?!-[A-Za-z])[-+#0']*+{_WIDTH}(?:hh?|ll?|I64|I32|[Lqjzt])?[sdiuxXofFgGeEc@]"
+_DIRECTIVE = rf"(?!-[A-Za-z])[-+#0']*+{_WIDTH}(?:(?:hh?|ll?|I64|I32|[Lqjzt])?[sdiuxXofFgGeEc@]|<PRI\w++>)"
 # Letters may follow `%s`, `%d`, `%@` and a width, and units may follow any directive: `%ige` is a word.
-_END = rf"(?:(?<=[sd@])|(?<=[\d*.][iufgxX])|(?!{_LETTER})|(?=(?:px|pt|ms|x|[kKMGT]i?B|[kMG]?Hz)(?!{_LETTER})))"
+_END = rf"(?:(?<=[sd@>])|(?<=[\d*.][iufgxX])|(?!{_LETTER})|(?=(?:px|pt|m?s|x|[kKMGT]i?B|[kMG]?Hz)(?!{_LETTER})))"
 # Emoji without a variation selector: those that are shown as pictures, hearts and faces, but no ornaments and arrows.
 _SHOWN = "⌚⌛⏩-⏬⏰⏳◽◾☔☕☹☺♈-♓♿⚓⚡⚪⚫⚽⚾⛄⛅⛎⛔⛪⛲⛳⛵⛺⛽✅✊✋✨❌❎❓-❕❗❤➕-➗➰➿⬛⬜⭐⭕"
 _PICTURE = (
@@ -33,7 +33,7 @@ _KINDS = rf"""
   | (?P<emoji>{_PICTURE}(?:\u200d(?:{_PICTURE}|[\u2600-\u27bf]))*+)
   | (?P<name>\{{\{{[^{{}}\n]{{1,80}}\}}\}} | \$\{{[^{{}}\n]{{1,80}}\}} | [%\#]?{_BRACES} | \$\(\w++\)
     | \$t\([^()\n]{{1,80}}\) | (?<![\w$])\$(?:[A-Z][A-Z\d_]++\$(?!\w)|[A-Za-z_]\w*+) | %[A-Z_][A-Z\d_]{{2,}}+%
-    | %(?:\(\w++\)[-+\#0\ ]*+\d*+(?:\.\d++)?[a-zA-Z] | <\w++>[-+0]*+\d*+(?:\.\d++)?[sdiufgeExXob](?!{_LETTER})))
+    | %(?:\(\w++\)[-+\#0\ ]*+\d*+(?:\.\d++)?[a-zA-Z] | <(?!PRI)\w++>[-+0]*+\d*+(?:\.\d++)?[sdiufgeExXob](?!{_LETTER})))
   | (?P<directive>%(?P<number>\d++\$)?{_DIRECTIVE}{_END})
   | (?P<other>%% | %L?\d{{1,2}}(?!\d) | %[-_^\#0EOL:]?[A-Za-z](?!{_LETTER}))
   | (?P<message>\{{\s*+\w++\s*+,\s*+(?:plural|select|selectordinal)\s*+,(?:\s*+offset:\d++)?)
@@ -98,20 +98,24 @@ def find_placeholders(text: str) -> list[str]:
     return [match[0] for match in match_placeholders(text)]
 
 
-def have_same_placeholders(source: str, target: str) -> bool:
+def have_same_placeholders(source: str, target: str, *, is_format: bool = False) -> bool:
     """Whether two texts have the same placeholders, equally often.
 
     Their order is free, but for directives of printf without a position: the second `%s` is equal to `%2$s`. White
     space, the variation selector of an emoji and the slash at the end of a tag or a URL make no difference.
+
+    Args:
+        is_format: Whether all letters after a percent sign are directives, such as `%p`, and not those of a date.
     """
-    return _count_placeholders(source) == _count_placeholders(target)
+    return _count_placeholders(source, is_format) == _count_placeholders(target, is_format)
 
 
-def _count_placeholders(text: str) -> Counter[str]:
+def _count_placeholders(text: str, is_format: bool) -> Counter[str]:
     counts, place = Counter[str](), 0
     for match in match_placeholders(text):
         written = "".join(match[0].replace("\ufe0f", "").split()).rstrip("/>")
-        if match.lastgroup == "directive" and match["number"] is None:
+        is_letter = is_format and match.lastgroup == "other" and match[0][-1].isalpha()
+        if match.lastgroup == "directive" and match["number"] is None or is_letter:
             place += 1
             written = f"%{place}${written[1:]}"
         counts[written] += 1

@@ -42,6 +42,7 @@ def pairs(path: Path, content: str | bytes, source: str = "en", target: str = "d
         ("pl", ONE, ["One file", "%d files", "%d files"]),
         ("ru", FILES, ["%d file", "%d files", "%d files"]),
         ("ru", ONE, ["%d files", "%d files", "%d files"]),  # the first form is that of 21 too
+        ("sl", ONE + 'msgstr[3] "d %d"\n', ["%d files"] * 4),  # the form of 1 is that of 101 and 901
         ("sl", FILES + 'msgstr[3] "d %d"\n', ["%d files", "%d file", "%d files", "%d files"]),
         ("", FILES, ["%d file", "%d files"]),  # the rule of gettext if the header has none
     ],
@@ -108,6 +109,24 @@ msgstr[1] ""
     assert expected == [(entry.msgid, entry.msgstr) for entry in catalog.translated_entries()]
     catalog.save_as_mofile(str(tmp_path / "a.mo"))
     assert sorted(pairs(tmp_path / "a.mo", (tmp_path / "a.mo").read_bytes())) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('#Note\n#:a.c:1\n#.for the menu\n#|msgid "x"\nmsgid "Open"\nmsgstr "Auf"\n', [("Open", "Auf")]),
+        ('#,fuzzy\nmsgid "Open"\nmsgstr "Auf"\n#~msgid "Gone"\n#~msgstr "Weg"\n', []),
+        (r'msgid "\a\033[1m\x41 \\101 \303\244\n"' '\nmsgstr "\\134"\n', [("\a\33[1mA \\101 ä\n", "\\")]),
+    ],
+)
+def test_rarer_forms_of_comments_and_escapes(tmp_path: Path, text: str, expected: list[tuple[str, str]]) -> None:
+    assert pairs(tmp_path / "a.po", f"{HEADER}\n{text}") == expected
+
+
+@pytest.mark.parametrize("name", ["plural-forms", "Plural-Forms: Plural-Forms"])
+def test_the_header_is_read_as_gettext_reads_it(tmp_path: Path, name: str) -> None:
+    header = f'{HEADER}"language: ja\\n"\n"{name}: {RULES["ja"]}\\n"\n'
+    assert pairs(tmp_path / "a.po", f"{header}\n{FILES}", target="ja") == [("%d files", "a %d")]
 
 
 def test_the_charset_is_that_of_the_header(tmp_path: Path) -> None:

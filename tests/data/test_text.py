@@ -69,6 +69,10 @@ def test_other_encodings_are_named_with_the_place_and_the_fix(
     assert message.startswith(f"{path}{place}") and message.endswith(fix)
 
 
+def test_a_catalog_is_converted_with_its_header(tmp_path: Path) -> None:
+    assert failure(write(tmp_path / "a.po", b"\xff")).endswith("msgconv --to-code=UTF-8")
+
+
 @pytest.mark.parametrize(
     ("kind", "data"),
     [

@@ -142,6 +142,13 @@ def test_there_are_as_many_plural_forms_as_the_header_says(
         ("python-brace-format", "{a} of {b}", "{ 12 VON 11", None),
         ("", "{a} of {b}", "12 VON 11", "{b} VON {a}"),
         ("", "Open", "<b>%s", None),
+        ("c-format", "%p of %s and %d", "13 VON 12 UND 11", None),  # `%p` cannot be numbered
+        ("c-format", "%*d of %s", "12 VON 11", None),
+        ("c-format", "%<PRIu64> of %6<PRIu32>", "12 VON 11", "%2$6<PRIu32> VON %1$<PRIu64>"),
+        ("object-pascal-format", "%0:s of %1:d", "11:s VON 12:x", None),
+        ("", "\\a\\033[1mOpen\\x1b", "\a\33[1mAUF\33", r"\007\033[1mAUF\033"),
+        ("", "\\033[1mOpen", "AUF", None),
+        ("", "Open...", "Öffnen …", "Öffnen …"),
         ("", "Open", "", None),
         ("", "Open", "\x00\x85AUF\u2028", "AUF"),
         ("", "<b>Open</b> &lt;", "A & B <", "<b>A &amp;</b> B &lt;"),
@@ -163,6 +170,26 @@ def test_a_translation_that_msgfmt_would_refuse_is_not_written(
         (found,) = re.findall(r'^msgstr ((?:".*"\s)+)', filled.text.split("msgid")[-1], re.MULTILINE)
         assert "".join(re.findall(r'"(.*)"', found)) == expected
         assert filled.entries == {"filled": 1} and not filled.problems
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "reason"),
+    [
+        ("Open", "AUF %s", "placeholders"),
+        ("&Open", "A & B & C", "accelerator &O"),
+        ("Open", "…", "no words"),
+        ("Open\\nit", "…", "no words"),
+        ("100% of %s", "% VON 11", "signs '% of %s', and .* '% VON %s'"),
+    ],
+)
+def test_the_warning_says_why_an_entry_is_not_filled(source: str, translation: str, reason: str) -> None:
+    (problem,) = fill(f'{header()}\n#, c-format\nmsgid "{source}"\nmsgstr ""\n', lambda _: translation).problems
+    assert re.match(f"line 8: .*{reason}", problem)
+
+
+def test_other_forms_than_the_header_names_stay() -> None:
+    entry = 'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] ""\nmsgstr[1] "%d Dateien"\nmsgstr[2] "%d Dateys"\n'
+    assert fill(f"{header()}\n{entry}").text.endswith(entry.replace('[0] ""', '[0] "%d FILE"'))
 
 
 @pytest.mark.parametrize(

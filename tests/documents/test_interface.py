@@ -54,7 +54,9 @@ def test_the_translation_has_the_accelerator_at_the_same_letter_or_the_first(
         ("Name:", "Name", "Name:"),
         ("Name:", "Nom\u00a0:", "Nom\u00a0:"),
         ("Name", "Name:", "Name"),
-        ("Save…", "Sichern...", "Sichern…"),
+        ("Save…", "Sichern...", "Sichern..."),  # an ellipsis as the translation writes it
+        ("Save...", "Sichern …", "Sichern …"),
+        ("Save...", "Sichern:", "Sichern..."),
         ("Save...", "Sichern.", "Sichern..."),
         ("Save", "Sichern…", "Sichern"),
         ("Save it.", "Sichern", "Sichern."),

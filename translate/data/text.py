@@ -49,9 +49,10 @@ def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[s
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
+            command = "msgconv --to-code=UTF-8" if name.endswith((".po", ".pot")) else "iconv -f latin1 -t utf-8"
             raise InputError(
                 f"{name}, line {number}: byte {error.start + 1} of the line (0x{line[error.start]:02x}) is not UTF-8;"
-                " convert the file, for example with iconv -f latin1 -t utf-8"
+                f" convert the file, for example with {command}"
             ) from error
         yield text.removeprefix("\ufeff") if number == 1 else text
 

@@ -46,10 +46,9 @@ class _Form(NamedTuple):
             numbers = [int(number) for number in _NUMBER.findall(text)]
             if numbers == sorted(numbers):
                 text = _NUMBER.sub("%", text)
-            elif _NUMBERED.isdisjoint(flags):
+            elif _NUMBERED.isdisjoint(flags) or "%" in re.sub(r"%%|%\d+\$", "", text):
                 raise InputError("its placeholders are in another order")
-        is_format = any(flag.endswith("-format") and not flag.startswith("no-") for flag in flags)
-        return finish_label(self.source, text, is_format=is_format)
+        return finish_label(self.source, text, flags=flags)
 
 
 class _Gap(NamedTuple):
@@ -66,13 +65,16 @@ class _Gap(NamedTuple):
         """The entry with more translations, marked as fuzzy."""
         match = _TARGETS.search(self.block)
         assert match is not None
-        newline, whole = "\r\n" if "\r\n" in self.block else "\n", {**dict(enumerate(self.targets)), **targets}
+        newline = "\r\n" if "\r\n" in self.block else "\n"
+        others = {form: target for form, target in self.entry.msgstr_plural.items() if target}
+        whole = {**dict(enumerate(self.targets)), **others, **targets}
         filled = polib.POEntry(msgstr_plural=whole) if self.entry.msgid_plural else polib.POEntry(msgstr=whole[0])
         head = re.sub(r"^#\|.*\n", "", self.block[: match.start()], flags=re.MULTILINE)
         if "fuzzy" not in self.entry.flags:
-            old, new = (r"^#,", "#, fuzzy,") if self.entry.flags else (r"^(?=\s*msg)", f"#, fuzzy{newline}")
+            old, new = (r"^[^\S\n]*#,", "#, fuzzy,") if self.entry.flags else (r"^(?=\s*msg)", f"#, fuzzy{newline}")
             head = re.sub(old, new, head, count=1, flags=re.MULTILINE)
         strings = str(filled).partition("\n")[2].strip()  # without the msgid
+        strings = re.sub(r"[\0-\x08\x0e-\x1f\x7f]", lambda match: f"\\{ord(match[0]):03o}", strings)
         return head + strings.replace("\n", newline) + self.block[match.end() :]
 
 

@@ -1,41 +1,54 @@
 """Conventions of interface text: keyboard accelerators, such as _File and &File, and how labels end."""
 
 import re
+from collections.abc import Iterable, Set
 
 from translate.errors import InputError
 from translate.placeholders import have_same_placeholders, replace_placeholders
 
 _APPENDED = re.compile(r"(?<!\s)\s*+[(（][_&][^\W_][)）]")  # as in Chinese, Japanese and Korean
 _IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_CONTROLS = re.compile("[\0-\x08\x0e-\x1f\x7f-\x9f\u2028\u2029] ?")
-_SIGNS = re.compile(r"%.{0,2}|[{}$~]")  # what else than placeholders has a meaning in formats
+_CONTROLS = re.compile("([\0-\x08\x0e-\x1f\x7f-\x9f\u2028\u2029]) ?")
+_SIGNS = re.compile(r"""\{[^{}]*\}?|\}|[%~$] *(?:\S*[^\s.,:;!?)"'»”]|\S)?""")  # of directives, with what follows
+_KNOWN = {"c", "objc", "php", "perl", "perl-brace", "python", "python-brace", "qt", "kde", "javascript", "ruby", "sh"}
 _ENDS = {"...": "ellipsis", "…": "ellipsis", ":": "colon", "：": "colon", ".": "stop", "。": "stop"}
 
 
-def finish_label(source: str, translation: str, *, is_format: bool = False) -> str:
-    """A translation with the accelerator and the end of its source, without control characters.
+def finish_label(source: str, translation: str, *, flags: Iterable[str] = ()) -> str:
+    """A translation with the accelerator and the end of its source, and without other control characters.
 
     Args:
         source: The text with its accelerator.
-        translation: The translation of the text without it; directives may have numbers.
-        is_format: Whether the text is a format, in which a program gives other signs than placeholders a meaning too.
+        translation: The translation of the text without it.
+        flags: The flags of gettext, such as c-format: which signs have a meaning for a program.
 
     Raises:
         InputError: A program would not accept the translation; the message says why.
     """
+    formats = {flag.removesuffix("-format") for flag in flags if flag.endswith("-format") and flag[:3] != "no-"}
     plain, accelerator = remove_accelerator(source)
-    text = _CONTROLS.sub("", add_accelerator(end_like(plain, translation), accelerator))
-    signs = [sorted(_SIGNS.findall(_bare(each))) for each in (source, text)]
+    text = add_accelerator(end_like(plain, translation), accelerator)
+    text = _CONTROLS.sub(lambda match: match[0] if match[1] in source else "", text)
+    is_same = have_same_placeholders(source, text, is_format=bool(formats))
+    signs = [_signs(each, formats) for each in (source, text)]
     problems = {
         "it has no words": has_words(plain) != has_words(translation),
         f"it has no place for the accelerator {accelerator}": not text and translation.strip(),
-        "its placeholders are not those of the source": not have_same_placeholders(source, text),
-        f"the source has {' '.join(signs[0])!r}, and it has {' '.join(signs[1])!r}": is_format and signs[0] != signs[1],
+        "its placeholders are not those of the source": not is_same,
+        f"the source has the signs {' '.join(signs[0])!r}, and it has {' '.join(signs[1])!r}": signs[0] != signs[1],
     }
     for problem, is_true in problems.items():
         if is_true:
             raise InputError(problem)
     return text
+
+
+def _signs(text: str, formats: Set[str]) -> list[str]:
+    """What a program may understand though it is no placeholder; all signs of a format whose directives are others."""
+    found = _CONTROLS.findall(text) + re.findall("'", text if "java" in formats else "")
+    if formats <= _KNOWN and not (formats and re.search("[%{}$]", _bare(text))):
+        return found
+    return found + sorted(_SIGNS.findall(text), key=lambda sign: sign if sign[0] in "{$" else "")  # others in order
 
 
 def has_words(text: str) -> bool:
@@ -102,11 +115,13 @@ def end_of(text: str) -> str:
 
 
 def end_like(source: str, target: str) -> str:
-    """A translation with the end of its source: a colon, an ellipsis, a full stop, or none of these."""
+    """A translation with the end of its source: a colon, an ellipsis, a full stop, or none of these.
+
+    It may be written in another way: `Öffnen …` for `Open...`.
+    """
     core = target.strip()
     wanted, own = end_of(source), end_of(core)
-    is_same = _ENDS.get(wanted) == _ENDS.get(own) and wanted not in ("...", "…")
-    if is_same or not core or (core[-1] in "!?！？" and wanted in ("", ".")):
+    if _ENDS.get(wanted) == _ENDS.get(own) or not core or (core[-1] in "!?！？" and wanted in ("", ".")):
         return target
     return target.replace(core, core.removesuffix(own).rstrip() + wanted, 1)
 

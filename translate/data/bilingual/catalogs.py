@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import polib  # type: ignore[import-untyped]
 
@@ -23,7 +23,9 @@ _MAGIC = b"\xde\x12\x04\x95", b"\x95\x04\x12\xde"  # of MO
 _LOCALE = re.compile(r"([\w-]+)(?:\.[\w-]+)?(?:@(\w+))?")  # de_DE.UTF-8, sr@latin
 _IN_NAME = re.compile(r"(?:.*\.|.*-(?=[a-z]+_[A-Z]))?([A-Za-z]{2}(?:[_@-].*)?|[a-z]{3}_[A-Z].*)")  # app is a code too
 _SCRIPTS = {"latin": "_Latn", "cyrillic": "_Cyrl"}
-_OFTEN = 5  # msgfmt wants a form for more numbers than these to contain the number
+_OFTEN = 5  # msgfmt wants a form for so many of the numbers up to 1000 to contain the number
+_UNSPACED = re.compile(r"^([^\S\n]*#(?:~\|?+|[.,:|])?+)(?=\S)", re.MULTILINE)  # comments such as #,fuzzy
+_BYTES = re.compile(r"((?:\\(?:a|[0-3]?[0-7]{1,2}|x[\dA-Fa-f]{2}))++)|\\.")  # such as \303\274, after other escapes
 
 
 class Catalog(NamedTuple):
@@ -32,6 +34,7 @@ class Catalog(NamedTuple):
     name: str  # in errors
     entries: list[Any]  # polib's, without the header
     header: dict[str, str]
+    num_unread: int = 0  # of an MO file: entries whose text depends on the machine
 
     def languages(self, path: Path | None = None) -> Direction:
         """The languages, or UNKNOWN: of the header, or else of a path such as po/de.po or de/LC_MESSAGES/app.po.
@@ -73,11 +76,11 @@ class Catalog(NamedTuple):
 @functools.lru_cache
 def _plural_forms(rule: str) -> tuple[int, int, bool]:
     """The number of forms; the form of the number 1, and whether it is the form of many others."""
-    match = re.match(r"\s*nplurals\s*=\s*(\d\d?)\s*;\s*plural\s*=([^;]+)", rule)
+    match = re.search(r"nplurals\s*=\s*(\d\d?)\s*;\s*plural\s*=([^;]+)", rule)
     if match is None:
         raise ValueError(f"it is {rule!r}")
     form_of = gettext.c2py(match[2].strip())
-    return int(match[1]), form_of(1), Counter(map(form_of, range(200)))[form_of(1)] > _OFTEN
+    return int(match[1]), form_of(1), Counter(map(form_of, range(1001)))[form_of(1)] >= _OFTEN
 
 
 def _language(name: str) -> str:
@@ -99,8 +102,9 @@ def read_catalog(path: Path) -> Catalog:
     with open_bytes(path) as stream:
         content = stream.read()
     if content.startswith(_MAGIC):
-        found = polib.mofile(content)
-        return Catalog(str(path), found, found.metadata)
+        order: Literal["little", "big"] = "little" if content.startswith(_MAGIC[0]) else "big"
+        revision, num_unread = (int.from_bytes(content[place : place + 4], order) for place in (4, 36))
+        return _catalog(str(path), polib.mofile(content))._replace(num_unread=num_unread if revision else 0)
     named = re.search(rb"charset=([\w.:+-]+)", content)
     charset = named[1].decode() if named and named[1] != b"CHARSET" else "utf-8"
     try:
@@ -126,14 +130,26 @@ def parse_catalog(text: str, name: str) -> Catalog:
     lines = text.split("\n")
     wrong = (number for number, line in enumerate(lines, start=1) if not _LINE.fullmatch(line))
     try:
-        found = polib.pofile(_Text(text + "\n"), encoding="utf-8")  # never a path
+        spaced = _BYTES.sub(_write_escape, _UNSPACED.sub(r"\1 ", text))
+        found = polib.pofile(_Text(spaced + "\n"), encoding="utf-8")  # never a path
         number = next(wrong, 0)
     except OSError as error:
         number = next(wrong, 0) or int(*re.findall(r"line (\d+)", str(error)))
     if number:
         shown = f"{lines[number - 1].strip()!r:.80}"
         raise InputError(f"{name}, line {number}: is not PO, or something is missing before it: {shown}")
-    return Catalog(name, found, found.metadata)
+    return _catalog(name, found)
+
+
+def _write_escape(match: re.Match[str]) -> str:
+    """An escape as polib reads it. Those of bytes are characters of UTF-8."""
+    if match[1] is None:
+        return match[0]
+    return polib.escape(match[1].encode("ascii").decode("unicode_escape").encode("latin-1").decode(errors="replace"))
+
+
+def _catalog(name: str, found: Any) -> Catalog:
+    return Catalog(name, found, {key.title(): value for key, value in found.metadata.items()})
 
 
 def catalog_languages(path: Path) -> list[str]:
@@ -160,6 +176,7 @@ def catalog_pairs(corpus: TableCorpus, left_out: Counter[str]) -> Iterator[tuple
     if not any(fits):
         raise InputError(f"{corpus.path}: the catalog is {own}, and the columns are {wanted}: name its languages")
     catalog = catalog._replace(header={"Plural-Forms": "nplurals=2; plural=n != 1", **catalog.header})  # gettext's
+    left_out.update({"entries with <PRI…>": catalog.num_unread} if catalog.num_unread else {})
     for entry in catalog.entries:
         targets = list(entry.msgstr_plural.values()) or [entry.msgstr]
         reasons = {"obsolete": entry.obsolete, "untranslated": not all(targets), "fuzzy": "fuzzy" in entry.flags}
