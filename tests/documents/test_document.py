@@ -31,7 +31,8 @@ PARTS = st.sampled_from(
      "<![", "<code>", "</code>", "<sub>", "</sub>", "<script>", "</script>", "<span translate=no>", "</span>", "&amp;",
      "&nbsp;", "&lt;", "<", "&", "{name}", "%s", "https://a.b/c?d=1&amp;e", "a@b.de", "{\\an8}", "- a\n- b\n",
      "1\n00:00:01,000 --> 00:00:02,000\n", "WEBVTT\n\n", "00:01.000 --> 00:02.000\n", "<v Anna>", "H<sub>2", "m<sup>",
-     "A\n<sub", "</sup>", "{x}:", "%s,", "<![CDATA[ > ", "]]>", "&amp;lt;", "<ruby>", "<rt>"]
+     "A\n<sub", "</sup>", "{x}:", "%s,", "{n, plural, one {", "} other {# ", "}}", "<message>",
+     "<![CDATA[ > ", "]]>", "&amp;lt;", "<ruby>", "<rt>"]
 )  # fmt: skip
 DOCUMENTS = st.text(st.characters(codec="utf-8"), max_size=60) | st.lists(PARTS, max_size=25).map("".join)
 CUES = DOCUMENTS.map(lambda text: f"00:00:01.000 --> 00:00:02.000\n{text}")
@@ -206,12 +207,33 @@ def test_the_alignment_is_asked_for_sentences_with_markup() -> None:
     assert asked == ["Ein Hund"]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected", "sentences"),
+    [
+        ("{n, plural, one {# Datei} other {# Dateien}}", "{n, plural, one {# DATEI} other {# DATEIEN}}", 2),
+        (
+            "Du hast {n, plural, =0 {keine} other {<b>{n}</b> da}}.",
+            "DU HAST {n, plural, =0 {KEINE} other {<b>{n}</b> DA}}.",
+            3,
+        ),
+        ("{a, select, m {Er {b, plural, other {x}}} other {Sie}}", None, 3),
+        ("{n, plural, one {# Datei} other {", "{n, plural, one {# DATEI} other {", 1),
+    ],
+)
+def test_each_branch_of_a_message_is_translated_by_itself(text: str, expected: str | None, sentences: int) -> None:
+    translation = translate_document(text, "html", by(str.upper))
+    assert translation.text == (expected or "{a, select, m {ER {b, plural, other {X}}} other {SIE}}")
+    assert translation.counts["sentences"] == sentences and not translation.problems
+
+
 def test_a_title_gets_no_full_stop() -> None:
     text = "Ein Titel\nEin Satz.\nWas?\nयह एक कुत्ता है।\n"
     assert translate_document(text, "text", by(lambda text: "Dog.")).text == "Dog\nDog.\nDog.\nDog.\n"
 
 
-@pytest.mark.parametrize("name, expected", [("a.MD", "markdown"), ("a.b.htm", "html"), ("a.vtt", "vtt")])
+@pytest.mark.parametrize(
+    "name, expected", [("a.MD", "markdown"), ("a.PO.gz", "po"), ("a.b.htm", "html"), ("a.vtt", "vtt")]
+)
 def test_a_file_extension_gives_the_format(name: str, expected: str) -> None:
     assert format_of_file(Path(name)) == expected
     with pytest.raises(InputError, match="a.docy: .*choose a document format: "):

@@ -7,7 +7,7 @@ values.
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -310,27 +310,35 @@ POINTS = st.sampled_from(
     ['<x id="#"/>', '<x id="#" equiv-text="{n}"/>', '<ph id="#">%d</ph>', '<it id="#" pos="open">i</it>']
     + ['<mrk mtype="protected">P</mrk>', '<bx id="#" rid="r"/>', '<ex id="#" rid="r"/>']
 )
-INSIDE = st.recursive(
-    st.lists(WORDS | POINTS, max_size=5).map("".join),
-    lambda inner: st.lists(
-        inner | inner.map('<g id="#">{}</g>'.format) | inner.map('<bpt id="#">b</bpt>{}<ept id="#">b</ept>'.format)
-        | inner.map('<mrk mtype="term">{}</mrk>'.format),
-        max_size=3,
-    ).map("".join),
-    max_leaves=8,
-)  # fmt: skip
-TARGETS = st.sampled_from(
-    [
-        "",
-        "<target/>",
-        '<target state="new">x</target>',
-        "<target>x</target>",
-        f"<target {MADE_1}>x</target>",
-        "<target> </target>",
-    ]
+PAIRS = ('<g id="#">{}</g>', '<bpt id="#">b</bpt>{}<ept id="#">b</ept>', '<mrk mtype="term">{}</mrk>')
+NEW_POINTS = st.sampled_from(
+    ['<ph id="#"/>', '<ph id="#" equiv="{n}"/>', '<ph id="#" dataRef="d"/>', '<cp hex="001B"/>']
+    + ['<mrk id="#" translate="no">P</mrk>', '<sc id="#"/>', '<ec id="#" isolated="yes"/>', '<sm id="#"/>']
 )
-UNITS = st.tuples(
-    INSIDE, TARGETS, st.sampled_from(["", ' translate="no"', ' approved="yes"']), st.sampled_from(["", "\n  "])
+NEW_PAIRS = ('<pc id="#">{}</pc>', '<sc id="s"/>{}<ec startRef="s"/>', '<mrk id="#" type="term">{}</mrk>')
+
+
+def inside(points: st.SearchStrategy[str], pairs: Sequence[str]) -> st.SearchStrategy[str]:
+    """The content of a source: text and points, within pairs within pairs."""
+    return st.recursive(
+        st.lists(WORDS | points, max_size=5).map("".join),
+        lambda inner: st.lists(inner | st.one_of([inner.map(pair.format) for pair in pairs]), max_size=3).map("".join),
+        max_leaves=8,
+    )
+
+
+MARKS_1 = ("", ' state="new"', f" {MADE_1}")  # of a target
+MARKS_2 = ("", ' state="initial"', f" {MADE_2}")  # of a segment
+TARGETS = st.sampled_from(["", "<target{}/>", "<target{}>x</target>", "<target{}> </target>"])
+MORE = st.sampled_from(["", ' translate="no"', ' canResegment="no"', ' approved="yes"'])
+SPACES = st.sampled_from(["", "\n  ", "\r\n\t"])
+VERSIONS = {
+    "1.2": st.tuples(inside(POINTS, PAIRS), TARGETS, st.sampled_from(MARKS_1), MORE, SPACES),
+    "2.0": st.tuples(inside(NEW_POINTS, NEW_PAIRS), TARGETS, st.sampled_from(MARKS_2), MORE, SPACES),
+}
+VERSIONS["2.1"] = VERSIONS["2.0"]
+FUNCTIONS = st.sampled_from(
+    [str, str.upper, lambda text: " ".join(reversed(text.split())), lambda text: "", lambda text: "x <&>"]
 )
 
 
@@ -339,36 +347,35 @@ def numbered(text: str) -> str:
     return re.sub("#", lambda _: str(next(numbers)), text)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-@given(
-    st.lists(UNITS, max_size=4),
-    st.booleans(),
-    st.sampled_from(
-        [str, str.upper, lambda text: " ".join(reversed(text.split())), lambda text: "", lambda text: "x <&>"]
-    ),
-)
-def test_nothing_but_targets_changes(
-    parts: list[tuple[str, str, str, str]], again: bool, function: Callable[[str], str]
+@given(st.data(), st.booleans(), FUNCTIONS)
+def test_nothing_but_targets_and_their_marks_changes(
+    version: str, data: st.DataObject, again: bool, function: Callable[[str], str]
 ) -> None:
-    units = []
-    for source, target, more, space in parts:
-        units.append(
-            unit(f"{space}<source>{numbered(source)}</source>{space * bool(target)}{target}<note>t</note>", more)
-        )
-    text = old("\n".join(units))
+    is_old, units = version == "1.2", list[str]()
+    parts = data.draw(st.lists(VERSIONS[version], max_size=4))
+    for source, target, mark, more, space in parts:
+        content = f"{space}<source>{numbered(source)}</source>{space * bool(target)}{target.format(mark * is_old)}"
+        segment = f"<originalData><data id='d'>%s</data></originalData><segment{mark}>{content}</segment>"
+        units.append(unit(f"{content}<note>t</note>", more) if is_old else f'<unit id="u"{more}>{segment}</unit>')
+    head = HEAD_1 + FILE_1 if is_old else HEAD_2.replace('"2.0"', f'"{version}"') + '<file id="f">'
+    text = f"\ufeff{head}{chr(10).join(units)}{'</body>' * is_old}</file></xliff>"
     found = fill(text, function, again=again)
-    filled = [each for each in re.findall("<trans-unit.*?</trans-unit>", found.text, re.DOTALL)]
-    without = re.compile(r"\s*<target[^>]*/>|\s*<target.*?</target>", re.DOTALL)
+    filled = re.findall("<(?:trans-)?unit .*?</(?:trans-)?unit>", found.text, re.DOTALL)
+    without = re.compile(r"\s*<target[^>]*/>|\s*<target.*?</target>|(?<=<segment)[^>]*", re.DOTALL)
     assert without.sub("", found.text) == without.sub("", text)
-    for (_, target, more, _), before, after in zip(parts, units, filled, strict=True):
-        is_open = not more and (target not in ("<target>x</target>", f"<target {MADE_1}>x</target>"))
-        is_open |= not more and again and MADE_1 in target
-        assert is_open or before == after
-        source, *rest = ElementTree.fromstring(after)
-        assert [each.tag for each in rest] in (["note"], ["target", "note"])
+    assert found.entries.get("filled", 0) == sum(one != other for one, other in zip(units, filled, strict=True))
+    for (_, target, mark, more, _), before, after in zip(parts, units, filled, strict=True):
+        is_made = ">x<" in target and (mark == "" or (mark in (MARKS_1[2], MARKS_2[2]) and not again))
+        is_closed = "translate" in more or ("approved" in more and is_old) or is_made
+        assert before == after or not is_closed
+        (element,) = ElementTree.fromstring(f"<a>{after}</a>")
         if before != after:
-            assert rest[0].attrib == {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"}
-            ids = [Counter((each.tag, each.get("id")) for each in list(side.iter())[1:]) for side in (source, rest[0])]
-            assert ids[0] == ids[1]
+            marked, marks = (element.find("target"), MADE_1) if is_old else (element.find("segment"), MADE_2)
+            assert marked is not None and marked.attrib == dict(re.findall('(\\S+)="(.*?)"', marks))
+            sides = [next(element.iter(name)) for name in ("source", "target")]
+            codes = [Counter((each.tag, each.get("id")) for each in list(side.iter())[1:]) for side in sides]
+            assert codes[0] == codes[1]
             if function is str:
-                assert "".join(rest[0].itertext()).split() == "".join(source.itertext()).split()
+                assert "".join(sides[1].itertext()).split() == "".join(sides[0].itertext()).split()

@@ -17,7 +17,16 @@ from translate.documents.catalog import fill_catalog
 from translate.documents.html import name_language, read_attributes, read_html
 from translate.documents.lines import read_subtitles, read_text
 from translate.documents.markdown import read_markdown
-from translate.documents.segments import Layout, Reading, Segment, Written, WrittenMarkup, lay_out, replace_segments
+from translate.documents.segments import (
+    Layout,
+    Reading,
+    Segment,
+    Written,
+    WrittenMarkup,
+    divide_messages,
+    lay_out,
+    replace_segments,
+)
 from translate.documents.transfer import (
     Sentence,
     SourceWord,
@@ -180,7 +189,9 @@ class _Page:
     """What a reader finds in a document."""
 
     def __init__(self, document: DocumentTranslation, reading: Reading, divide: Divide) -> None:
-        self.document, (self.segments, self.write_document) = document, reading
+        self.document, self.write_document = document, reading.write
+        self.divided = [list(divide_messages(segment)) for segment in reading.segments]
+        self.segments = list(itertools.chain(*self.divided))
         self.layouts = [lay_out(segment) for segment in self.segments]
         self.sentences = [list(_read_sentences(layout, divide)) for layout in self.layouts]
         self.wanted = [found for found in itertools.chain(*self.sentences) if any(map(str.isalpha, found.text))]
@@ -197,7 +208,8 @@ class _Page:
         for segment, layout, sentences in zip(self.segments, self.layouts, self.sentences, strict=True):
             is_same = all(sentence.target == sentence.text for sentence in sentences)
             new.append(segment.raw if is_same else write_translation(segment, layout, sentences))
-        written = self.write_document(new)
+        parts = iter(new)
+        written = self.write_document(["".join(itertools.islice(parts, len(each))) for each in self.divided])
         old = [layout.written for layout in self.layouts]
         is_placeholder = [is_one for found in old for _, is_one in found]
         document.counts.update(
@@ -207,7 +219,8 @@ class _Page:
             placeholders=is_placeholder.count(True),
         )
         document.entries.update(written.entries)
-        problems = _compare(document.text, self.segments, old, [lay_out(new).written for new in written.segments])
+        found = [lay_out(part).written for segment in written.segments for part in divide_messages(segment)]
+        problems = _compare(document.text, self.segments, old, found)
         return document._replace(text=written.text, problems=[*document.problems, *written.problems, *problems])
 
 
