@@ -62,7 +62,8 @@ class DecodingConfig(Section):
     a hundred in fp32, and most lines in bf16."""
     keep_placeholders: Literal["prefer", "off"] = "prefer"
     """prefer: of the beam, or of the candidates of mbr, the best translation that has the same placeholders, tags,
-    addresses and emoji as its source is chosen, if there is one. Other lines are not affected."""
+    addresses and emoji as its source is chosen. If a beam has none, a second search requires them. Other lines are not
+    affected."""
     mbr: Literal["none", "chrf"] = "none"
     """chrf: minimum Bayes risk, which chooses the translation among mbr_candidates that is most similar to the others
     by chrF (Eikema and Aziz 2020)."""

@@ -23,7 +23,7 @@ from translate.decoding.alignment import (
     format_pharaoh,
     line_attention,
 )
-from translate.decoding.constraints.phrases import encode_phrase
+from translate.decoding.constraints.phrases import encode_phrase, encode_placeholders
 from translate.decoding.constraints.terminology import encode_terms
 from translate.decoding.engines.engine import Engine, SearchJob
 from translate.decoding.engines.own import OwnEngine
@@ -43,6 +43,7 @@ from translate.decoding.splitting import join_translations, split_source, trunca
 from translate.decoding.translation import Score, Translation
 from translate.errors import InputError
 from translate.model import Transformer
+from translate.placeholders import have_same_placeholders
 
 OnTranslated = Callable[[int, Translation], object]
 """Receives the number of a line and its translation, in the thread that found it."""
@@ -349,9 +350,20 @@ class Translator:
         parts: list[dict[int, Translation]] = [{} for _ in requests]  # of each line, by the number of the piece
         joined: dict[int, Translation] = {}
 
+        # Any hypothesis of a beam may be the one that keeps the placeholders; if none does, they are required.
+        config = self.config
+        is_beam = config.ranks_a_beam
+        keeps = [is_beam and given.has_words and prefers_placeholders(given.source, config) for given in inputs]
+        lost: dict[int, Translation] = {}  # the best of the beams without them
+
         def on_found(index: int, hypotheses: list[Hypothesis]) -> None:
             hypotheses = [hypothesis.without(self._tags) for hypothesis in hypotheses]
             line, translation = inputs[index].line - first_number, self._translation(inputs[index], hypotheses)
+            if keeps[index] and not have_same_placeholders(inputs[index].source, translation.text):
+                if index not in lost:
+                    lost[index] = translation
+                    return
+                translation = lost[index]  # requiring them did not help
             with lock:
                 parts[line][inputs[index].piece] = translation
                 is_last = len(parts[line]) == len(pieces[line])
@@ -369,14 +381,16 @@ class Translator:
             on_partial(inputs[index].line, inputs[index].piece, text)
 
         job = SearchJob(inputs, self.config, on_found, on_step if on_partial else None, check)
-        # A reverse model reranks the whole beam, and any hypothesis of it may be the one that keeps the placeholders.
-        config, ranks_all = self.config, self.reverse is not None
-        is_whole = [
-            ranks_all or (config.ranks_a_beam and prefers_placeholders(given.source, config)) for given in inputs
-        ]
-        for n_best, is_wanted in ((config.n_best, False), (config.beam_size, True)):
+        is_whole = [self.reverse is not None or keeps_them for keeps_them in keeps]  # a reverse model ranks all too
+        whole = config.model_copy(update={"n_best": config.beam_size})
+        for settings, is_wanted in ((config, False), (whole, True)):
             if indices := [index for index, is_one in enumerate(is_whole) if is_one == is_wanted]:
-                self.engine.search(job.part(indices)._replace(config=config.model_copy(update={"n_best": n_best})))
+                self.engine.search(job.part(indices)._replace(config=settings))
+        if again := sorted(lost):
+            encode = functools.partial(encode_placeholders, self.tokenizers.target)
+            part = job._replace(config=whole).part(again)
+            strict = [given._replace(phrase_ids=[*given.phrase_ids, *encode(given.source)]) for given in part.inputs]
+            self.engine.search(part._replace(inputs=strict))
         for index, given in enumerate(inputs):
             if not given.has_words:  # the engine skips it
                 on_found(index, [])

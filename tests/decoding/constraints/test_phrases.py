@@ -27,6 +27,7 @@ from translate.decoding.constraints.phrases import (
     build_word_tables,
     encode_forbidden,
     encode_phrase,
+    encode_placeholders,
     find_progress,
     unsatisfied_phrases,
 )
@@ -263,3 +264,26 @@ def test_where_words_begin_and_end() -> None:
     assert [listed[token] for token in tables.within_sentence.tolist()] == [*listed[:-1], "犬"]
     assert begins == {"<pad>", "<unk>", "<s>", "eos", "▁dog", "▁", "!", "▁(", "'s", "▁3", "<0x21>", "犬", "▁犬"}
     assert leaves_open == {"▁dog", "ma", "'s", "▁3", "<0x21>", "<0x41>", "<0x35>", "<0xC3>", "é"}
+
+
+@pytest.mark.parametrize(
+    ("source", "spelled"),
+    [
+        ("Open %s now", ["%s"]),
+        ("Open <b>%s</b>: {name}", ["<b>", "%s", "</b>", "{name}"]),
+        ("no placeholder", []),
+        ("{n, plural, one {# file} other {# files}}", []),  # in this order only
+        ("Open %s \U0001f600", []),  # the vocabulary cannot spell the emoji
+    ],
+)
+def test_the_placeholders_of_a_source_are_spelled(source: str, spelled: list[str]) -> None:
+    lines = ["Open <b>%s</b> now: {name}", "no placeholder {n, plural, one {# file} other {# files}}"] * 3
+    config = TokenizerConfig(vocab_size=60, byte_fallback=False, add_pieces=["%s", "<b>", "</b>"])
+    tokenizer = train_tokenizer(lines, config)
+    found = encode_placeholders(tokenizer, source)
+    assert ["".join(tokenizer.pieces(ids)).replace("\u2581", "") for ids in found] == spelled
+    translated = "".join(("die ", source))
+    if spelled:  # a translation with the same placeholders has all of them
+        assert unsatisfied_phrases(tokenizer.encode(translated), found, words=build_word_tables(tokenizer)) == []
+        cut = tokenizer.encode(translated.replace(spelled[0], "", 1))
+        assert unsatisfied_phrases(cut, found, words=build_word_tables(tokenizer)) != []

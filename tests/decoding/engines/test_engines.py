@@ -10,7 +10,8 @@ import torch
 from harness import TAGS, MakeTranslator, Toy, assert_same, random_model, tiny_config, write_run
 
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
-from translate.decoding import Request, Translation, Translator, ranking
+from translate.decoding import Request, Translation, Translator, ranking, translator
+from translate.decoding.constraints.phrases import encode_phrase
 from translate.decoding.engines.ctranslate2 import missing_settings
 from translate.decoding.loading import load_translator
 from translate.errors import InputError
@@ -187,7 +188,9 @@ def test_lines_with_placeholders_choose_from_the_whole_beam(
     beams = [[first, *first.alternatives] for first in plain.translate(toy.sources, n_best=size)]
     off = plain.translate(toy.sources, keep_placeholders="off")
     monkeypatch.setattr(ranking, "find_placeholders", lambda source: ["grün"] * source.count("grün"))
-    monkeypatch.setattr(ranking, "have_same_placeholders", lambda _, text: "green" not in text)
+    for module in (ranking, translator):
+        monkeypatch.setattr(module, "have_same_placeholders", lambda _, text: "green" not in text)
+    monkeypatch.setattr(translator, "encode_placeholders", lambda *_: [])  # the second search is as the first
     found = plain.translate(toy.sources)
     for beam, one, other in zip(beams, found, off, strict=True):
         if "grün" not in one.source or size == 1:
@@ -200,6 +203,31 @@ def test_lines_with_placeholders_choose_from_the_whole_beam(
             assert len(entries) == min(len(wanted), settings.get("n_best", 1))
     changed = [one.text != other.text for one, other in zip(found, off, strict=True)]
     assert any(changed) == (size > 1) and not all(changed)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"beam_size": 2, "n_best": 2}, {"max_length_factor": 1.0, "max_length_constant": 1}]
+)
+def test_placeholders_that_no_hypothesis_keeps_are_required(
+    toy: Toy, make: MakeTranslator, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    """Here `red` stands for the placeholder of a source with `grün`: then a request that requires it gives the same."""
+    plain = make(**settings)
+    beams = [[first, *first.alternatives] for first in plain.translate(toy.sources, n_best=plain.config.beam_size)]
+    required = plain.translate([Request(source, required=("red",)) for source in toy.sources])
+    for module in (ranking, translator):
+        monkeypatch.setattr(module, "have_same_placeholders", lambda _, text: text.split().count("red") == 1)
+    monkeypatch.setattr(ranking, "find_placeholders", lambda source: ["grün"] * source.count("grün"))
+    monkeypatch.setattr(translator, "encode_placeholders", lambda target, _: [encode_phrase(target, "red")])
+    num_required = 0
+    for beam, one, strict in zip(beams, plain.translate(toy.sources), required, strict=True):
+        kept = [each for each in beam if each.text.split().count("red") == 1]
+        if "grün" in one.source and not one.pieces and not strict.pieces:
+            has_it = strict.text.split().count("red") == 1
+            assert one.text == (kept[0] if kept else strict if has_it else beam[0]).text
+            assert one.score == pytest.approx((kept[0] if kept else strict if has_it else beam[0]).score, abs=1e-4)
+            num_required += has_it and not kept
+    assert num_required > 3
 
 
 @pytest.mark.parametrize("beam_size", [1, 5])

@@ -22,6 +22,7 @@ from torch import Tensor
 from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores, largest, select_best
 from translate.errors import InputError
+from translate.placeholders import match_placeholders
 
 # Thai, Lao, Myanmar, Khmer, kana and Han, with their extensions.
 _UNSPACED = re.compile(
@@ -107,6 +108,25 @@ def encode_forbidden(tokenizer: Tokenizer, text: str) -> list[list[int]]:
     if not _UNSPACED.fullmatch(spelled):
         return [ids]
     return [ids, *([token] for token, piece in enumerate(tokenizer.all_pieces) if spelled in piece and [token] != ids)]
+
+
+def encode_placeholders(tokenizer: Tokenizer, source: str) -> list[list[int]]:
+    """The ids that spell each placeholder of a source, within a word or after a space as there.
+
+    Empty if the vocabulary cannot spell one, or if the source is a message of ICU, whose parts have an order.
+    """
+    comma, spelled = tokenizer.encode(","), list[list[int]]()
+    for match in match_placeholders(source):
+        ids = tokenizer.encode(match[0])
+        is_within = match.start() > 0 and not source[match.start() - 1].isspace()
+        if is_within and (within := tokenizer.encode(f",{match[0]}"))[: len(comma)] == comma:
+            ids = within[len(comma) :]
+        if tokenizer.pieces(ids[:1]) == [SPACE]:  # which any word before it may have
+            ids = ids[1:]
+        if not ids or UNK_ID in ids or match.lastgroup == "message":
+            return []
+        spelled.append(ids)
+    return spelled
 
 
 def unsatisfied_phrases(ids: Sequence[int], phrases: Sequence[Sequence[int]], *, words: WordTables) -> list[int]:
