@@ -228,6 +228,17 @@ XLIFF = (
     "<file source-language='de' target-language='en'><body><trans-unit id='a'><source>Hund</source></trans-unit></body>"
     "</file></xliff>"
 )
+PO = r"""
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\n"
+"Language: en\n"
+"X-Source-Language: de\n"
+
+msgid "Hund"
+msgstr ""
+"""
+PLURAL = PO + 'msgid "Tag"\nmsgid_plural "Tage"\nmsgstr[0] ""\nmsgstr[1] ""\n'
 TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "corpus-csv-twice": ("a.csv", "de,en,de\na,b,c\n"),
     "corpus-json-twice": ("a.jsonl", '{"de": "a", "en": "b", "de": "c"}\n'),
@@ -240,6 +251,9 @@ TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "corpus-tmx-language": ("a.tmx", f"<tmx>{UNIT}</tmx>", "fr"),
     "corpus-xliff-entity": ("a.xliff", ENTITIES.replace("tmx", "xliff")),
     "corpus-xliff-untranslated": ("a.xliff", XLIFF),
+    "corpus-po-line": ("a.po", PO[:-2]),
+    "corpus-po-language": ("a.po", PO.replace(": en", ": fr")),
+    "corpus-po-code": ("a.po", PO.replace(": en", ": of the king")),
     "stream-column": ("a.parquet", parquet("a"), "fr"),
     "stream-null": ("a.parquet", parquet("a", None)),
     "stream-not-parquet": ("a.parquet", parquet("a")[:-9]),
@@ -299,6 +313,10 @@ CALLS: dict[str, Call] = {
     "constraints-number": Call("decode RUN in.de -o out --prefix p", files={"in.de": "a\nb\n", "p": "a\n"}),
     "document-xliff": Call("decode RUN --document a.xlf", files={"a.xlf": XLIFF[:-3]}),
     "document-xliff-entity": Call("decode RUN --document a.xlf", files={"a.xlf": ENTITIES}),
+    "document-po-line": Call("decode RUN --document a.po", files={"a.po": PO[:-2]}),
+    "document-po-charset": Call("decode RUN --document a.po", files={"a.po": PO.replace("UTF-8", "CP1252")}),
+    "document-po-language": Call("decode RUN --document a.po", files={"a.po": PO.replace(": en", ": fr")}),
+    "document-po-plural": Call("decode RUN --document a.po", files={"a.po": PLURAL}),
     "lines-structured": Call("decode RUN app.json", files={"app.json": '{"a": "Hund"}'}),
     "constraints-columns": Call("decode RUN --terminology terms.tsv", files={"terms.tsv": "Hund\n"}),
     "score-numbers": Call("score RUN a.de a.en -o out", files={"a.de": "a\nb\nc\n", "a.en": "a\nb\n"}),
