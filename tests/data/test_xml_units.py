@@ -79,8 +79,8 @@ OLD += [
     (SEGMENTED.format(1, 0), WHOLE),
     (SEGMENTED.format(0, 2), WHOLE),
     (SEGMENTED.format(0, 0), WHOLE),
-    (SEGMENTED.format(0, 1).replace("It barks.", ""), "untranslated"),
-    (SEGMENTED.format(0, 1).replace('<mrk mtype="seg" mid="1">It barks.</mrk>', ""), "untranslated"),
+    (SEGMENTED.format(0, 1).replace("It barks.", ""), "partly translated"),
+    (SEGMENTED.format(0, 1).replace('<mrk mtype="seg" mid="1">It barks.</mrk>', ""), "partly translated"),
 ]
 NEW = [
     (segment_2("eins", "one") + segment_2("zwei", "two"), [("eins", "one"), ("zwei", "two")]),
@@ -123,7 +123,7 @@ def test_translated_texts_are_pairs(
         (1, "\n  a <![CDATA[<b>]]> &amp; <!-- c --><?p i?>d\n", "a <b> & d"),
         (2, 'Hallo <ph id="1" equiv="{0}"/> <ph id="2" disp="%s"/> <ph id="3" dataRef="d"/>!', "Hallo {0} %s {who}!"),
         (2, 'Ein <pc id="1"><mrk id="m" type="term">Hund</mrk></pc><ph id="2" dataRef="e"/>da', "Ein Hund da"),
-        (2, '<sc id="1"/>a<ec startRef="1"/>b<sm id="2"/>cd<cp hex="001B"/><cp hex="D800"/>', "abcd\x1b\ufffd"),
+        (2, '<sc id="1"/>a<ec startRef="1"/>b<sm id="2"/>cd<cp hex="001B"/>', "abcd"),
     ],
 )  # fmt: skip
 def test_text_is_kept_and_codes_are_not(tmp_path: Path, version: int, source: str, text: str) -> None:

@@ -4,7 +4,7 @@ import html
 
 import pytest
 
-from translate.documents.segments import Item, Layout, Segment, Syntax, lay_out
+from translate.documents.segments import Item, Segment, Syntax, lay_out, markup_of
 
 TAGS = {
     "<b>": "open", "<i>": "open", "</b>": "close", "</i>": "close", "[": "open", "](u)": "close", "<x>": "point",
@@ -12,10 +12,10 @@ TAGS = {
 }  # fmt: skip
 
 
-def laid_out(*parts: str) -> Layout:
-    """The layout of a segment, each part of which is text or one of `TAGS`."""
+def segment_of(*parts: str) -> Segment:
+    """A segment, each part of which is text or one of `TAGS`."""
     items = [Item(TAGS.get(part, "text"), part, part.strip("</>[](u)")) for part in parts]  # type: ignore[arg-type]
-    return lay_out(Segment(0, items))
+    return Segment(0, items)
 
 
 @pytest.mark.parametrize(
@@ -27,16 +27,17 @@ def laid_out(*parts: str) -> Layout:
     ],
 )  # fmt: skip
 def test_placeholders_become_numbers(placeholder: str) -> None:
-    layout = laid_out(f"Siehe {placeholder}, oder nicht.")
-    assert layout.text == "Siehe 11, oder nicht." and all(is_placeholder for _, is_placeholder in layout.written)
-    assert "".join(raw for raw, _ in layout.written) == placeholder
+    segment = segment_of(f"Siehe {placeholder}, oder nicht.")
+    assert lay_out(segment).text == "Siehe 11, oder nicht."
+    assert all(is_placeholder for _, is_placeholder in markup_of(segment))
+    assert "".join(raw for raw, _ in markup_of(segment)) == placeholder
 
 
 @pytest.mark.parametrize(
     "text", ["50 % der Leute", "100%ige Wolle", "Es kostet 5 $.", "a @ b", "5% sind da", "Menge = {"]
 )
 def test_other_text_is_not_a_placeholder(text: str) -> None:
-    assert laid_out(text).text == text
+    assert lay_out(segment_of(text)).text == text
 
 
 @pytest.mark.parametrize(
@@ -44,14 +45,22 @@ def test_other_text_is_not_a_placeholder(text: str) -> None:
     [
         (["Mehr auf https://example.org/a. Ende"], "Mehr auf 11. Ende", [("https://example.org/a", True)]),
         (["11 {a} 12 {b} 113"], "11 13 12 14 113", [("{a}", True), ("{b}", True)]),  # no number of the text
-        (["a {x}%s, ", "`f`", "`g`", " b"], "a 11 b", [("{x}%s, `f``g`", True)]),  # no word is between them
-        (["Rufe ", "[", "`f`", "](u)", " auf"], "Rufe 11 auf", [("[`f`](u)", True)]),  # a pair without a word
-        (["Ein", "<b>", " ", "</b>", "Hund"], "Ein Hund", [("<b> </b>", False)]),
+        (
+            ["a {x}%s, ", "`f`", "`g`", " b"],
+            "a 11 b",
+            [("{x}", True), ("%s", True), ("`f`", True), ("`g`", True)],
+        ),  # no word is between them
+        (
+            ["Rufe ", "[", "`f`", "](u)", " auf"],
+            "Rufe 11 auf",
+            [("[", False), ("`f`", True), ("](u)", False)],
+        ),  # a pair without a word
+        (["Ein", "<b>", " ", "</b>", "Hund"], "Ein Hund", [("<b>", False), ("</b>", False)]),
     ],
 )
 def test_markup_in_order(parts: list[str], text: str, written: list[tuple[str, bool]]) -> None:
-    layout = laid_out(*parts)
-    assert (layout.text, layout.written) == (text, written)
+    segment = segment_of(*parts)
+    assert (lay_out(segment).text, markup_of(segment)) == (text, written)
 
 
 @pytest.mark.parametrize(
@@ -67,18 +76,18 @@ def test_markup_in_order(parts: list[str], text: str, written: list[tuple[str, b
     ],
 )
 def test_paired_and_point_markup(parts: list[str], markup: list[tuple[str, str, int, int, str | None]]) -> None:
-    found = laid_out(*parts).markup
+    found = lay_out(segment_of(*parts)).markup
     assert [(each.kind, each.raw, each.start, each.end, each.parent and each.parent.raw) for each in found] == markup
 
 
 def test_deeply_nested_tags_are_points() -> None:
-    layout = laid_out(*["<b>"] * 30, "a", *["</b>"] * 30)
+    layout = lay_out(segment_of(*["<b>"] * 30, "a", *["</b>"] * 30))
     assert [each.kind for each in layout.markup] == ["paired"] * 20 + ["point"] * 10 and len(layout.after) == 10
     assert [each.depth for each in layout.markup[:20]] == list(range(20))
 
 
 def test_white_space_and_line_breaks() -> None:
-    layout = laid_out(" \n Ein  Hund\n  läuft\tweg. ")
+    layout = lay_out(segment_of(" \n Ein  Hund\n  läuft\tweg. "))
     assert layout.text == "Ein Hund läuft weg."
     assert [item.raw for item in (*layout.before, *layout.after)] == [" \n ", " "]
     assert layout.breaks == [(8, "\n  ")] and not layout.markup
@@ -91,4 +100,4 @@ def test_text_is_decoded_without_invisible_characters() -> None:
 
 def test_a_close_may_be_written_in_another_way() -> None:
     items = [Item("open", "[", "Link"), Item("text", "Text"), Item("close", "]", "Link", "][Text]")]
-    assert lay_out(Segment(0, items)).written == [("[", False), ("][Text]", False)]
+    assert markup_of(Segment(0, items)) == [("[", False), ("][Text]", False)]

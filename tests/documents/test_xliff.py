@@ -53,6 +53,7 @@ def unit(content: str, more: str = "") -> str:
 
 S, T = "<source>eins</source>", f"<target {MADE_1}>EINS</target>"
 MARKS = '<mrk mtype="seg" mid="1">{}</mrk> <mrk mtype="seg" mid="2">{}</mrk>'
+MARKED = f"{S}<seg-source>{MARKS.format('a', 'b')}</seg-source>"
 FILLED = [  # XLIFF 1.2
     (S, S + T),
     (f"\r\n    {S}\r\n    <note>n</note>", f"\r\n    {S}\r\n    {T}\r\n    <note>n</note>"),
@@ -85,14 +86,6 @@ FILLED = [  # XLIFF 1.2
         '<source>a. b</source><seg-source><mrk mtype="seg" mid="1">a.</mrk>\n'
         '<mrk mtype="seg" mid="2">b</mrk></seg-source>'
         f'<target {MADE_1}><mrk mtype="seg" mid="1">A.</mrk>\n<mrk mtype="seg" mid="2">B</mrk></target>',
-    ),
-    (  # half of it is translated
-        f"{S}<seg-source>{MARKS.format('a', 'b')}</seg-source><target>{MARKS.format('', 'Be')}</target>",
-        f"{S}<seg-source>{MARKS.format('a', 'b')}</seg-source><target {MADE_1}>{MARKS.format('A', 'Be')}</target>",
-    ),
-    (
-        f"{S}<seg-source>{MARKS.format('a', 'b')}</seg-source><target><mrk mtype='seg' mid='1'>Ah</mrk></target>",
-        f"{S}<seg-source>{MARKS.format('a', 'b')}</seg-source><target {MADE_1}>{MARKS.format('Ah', 'B')}</target>",
     ),
 ]  # fmt: skip
 
@@ -147,6 +140,12 @@ def test_targets_of_version_2(before: str, after: str) -> None:
         (unit(S, ' approved="yes"'), "untranslatable", False),
         (unit(S, ' translate="no"'), "untranslatable", False),
         (f'<group translate="no">{unit(S)}</group>', "untranslatable", False),
+        (unit(f"{MARKED}<target>{MARKS.format('', 'Be')}</target>"), "partly translated", False),
+        (
+            unit(f"{MARKED}<target><mrk mtype='seg' mid='1'>Ah</mrk></target>"),
+            "partly translated",
+            False,
+        ),
         (f"<segment state='translated'>{S}<target>one</target></segment>", "translated", False),
         (f"<segment {MADE_2}>{S}<target>one</target></segment>", "unreviewed", True),
         (f"<segment state='final' subState='x:y'>{S}<target>one</target></segment>", "translated", False),

@@ -25,6 +25,7 @@ from translate.documents.segments import (
     WrittenMarkup,
     divide_messages,
     lay_out,
+    markup_of,
     replace_segments,
 )
 from translate.documents.transfer import (
@@ -210,7 +211,7 @@ class _Page:
             new.append(segment.raw if is_same else write_translation(segment, layout, sentences))
         parts = iter(new)
         written = self.write_document(["".join(itertools.islice(parts, len(each))) for each in self.divided])
-        old = [layout.written for layout in self.layouts]
+        old = list(map(markup_of, self.segments))
         is_placeholder = [is_one for found in old for _, is_one in found]
         document.counts.update(
             segments=len({id(sentence.layout) for sentence in self.wanted}),
@@ -219,7 +220,7 @@ class _Page:
             placeholders=is_placeholder.count(True),
         )
         document.entries.update(written.entries)
-        found = [lay_out(part).written for segment in written.segments for part in divide_messages(segment)]
+        found = [markup_of(part) for segment in written.segments for part in divide_messages(segment)]
         problems = _compare(document.text, self.segments, old, found)
         return document._replace(text=written.text, problems=[*document.problems, *written.problems, *problems])
 

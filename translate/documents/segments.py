@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from translate.placeholders import find_placeholders, match_placeholders
+from translate.placeholders import match_placeholders
 
 _SPACES = re.compile(r"(\s+)")
 _WORDS = {"tag", "entity", "emoji"}  # placeholders of a text that are words of a document
@@ -114,16 +114,11 @@ class Layout(NamedTuple):
         """The markup that is a number in the text."""
         return [markup for markup in self.markup if markup.kind == "placeholder"]
 
-    @property
-    def written(self) -> WrittenMarkup:
-        """Each piece of markup."""
-        inside = []
-        for mark in self.markup:
-            found = find_placeholders(mark.raw) if mark.kind == "placeholder" else []
-            is_joined = bool(found) and sum(map(str.isalnum, mark.raw)) == sum(map(str.isalnum, "".join(found)))
-            parts = found if is_joined else [mark.raw, mark.close]
-            inside += [(raw, mark.kind == "placeholder") for raw in parts if raw]
-        return inside + [(item.raw, False) for item in (*self.before, *self.after) if item.kind == "point"]
+
+def markup_of(segment: Segment) -> WrittenMarkup:
+    """Each piece of markup of a segment."""
+    items = (item for item in _divide_text(segment.items) if item.kind not in ("text", "space", "break"))
+    return [(item.written or item.raw, item.kind == "placeholder") for item in items if item.raw]
 
 
 def divide_messages(segment: Segment) -> Iterator[Segment]:
@@ -185,13 +180,10 @@ def lay_out(segment: Segment) -> Layout:
 def _divide_text(items: Sequence[Item]) -> Iterator[Item]:
     """Divide text into words, the white space between them, and placeholders."""
     for kind, group in itertools.groupby(items, key=lambda item: item.kind):
-        if kind not in ("text", "placeholder"):
+        if kind != "text":
             yield from group
             continue
         raw = "".join(item.raw for item in group)
-        if kind == "placeholder":
-            yield Item("placeholder", raw)
-            continue
         position = 0
         for match in match_placeholders(raw):
             if match.lastgroup not in _WORDS:

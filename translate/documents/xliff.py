@@ -63,10 +63,6 @@ class _File(NamedTuple):
     places: dict[Any, _Place]  # by element
     texts: list[XliffText]
 
-    def inner(self, element: Any) -> str:
-        """What is written in an element."""
-        return self.text[self.places[element].content : self.places[element].ends[0]]
-
     def segment(self, element: Any) -> Segment:
         """A segment of a source."""
         items = self._items(element, lost_spaces(element))
@@ -126,7 +122,7 @@ def fill_xliff(text: str, *, again: bool = False, direction: Direction | None = 
     if file.texts and counts["in other languages"] == len(file.texts):
         found = ", ".join(dict.fromkeys("-".join(filter(None, each.codes)) for each in file.texts))
         raise InputError(f"the file translates {found}, and the model {given}: choose another run or other languages")
-    segments = [file.segment(source) for each in chosen for source in each.missing]
+    segments = [file.segment(source) for each in chosen for source in segments_of(each.source)]
     return Reading(segments, partial(_write, file, chosen, counts, segments, given.target))
 
 
@@ -141,14 +137,14 @@ def _write(
     """Fill the chosen texts with the translations of their segments; one whose translation is empty stays as it is."""
     edits, made, unnamed, problems = list[Edit](), iter(translated), dict[Any, None](), list[str]()
     for each in chosen:
-        raws = [(segment, next(made)) for segment in each.missing]
+        raws = [(segment, next(made)) for segment in segments_of(each.source)]
         try:
-            new = {segment: file.finish(segment, raw) for segment, raw in raws}
+            new = [file.finish(segment, raw) for segment, raw in raws]
         except InputError as error:
             line = file.text.count("\n", 0, file.places[each.source].start) + 1
             problems.append(f"line {line}: {''.join(each.source.itertext())!r:.60} is not filled: {error}")
             continue
-        edits += _edits(file, each, new | {source: file.inner(target) for source, target in each.kept.items()})
+        edits += _edits(file, each, new)
         counts.update({"filled": 1, each.state: -1})
         if not each.codes[1] and code != UNKNOWN:
             unnamed[file.places[each.element].names_languages] = None
@@ -161,12 +157,12 @@ def _write(
     return Written("".join([*parts, file.text[position:]]), segments, entries, problems)
 
 
-def _edits(file: _File, each: XliffText, new: Mapping[Any, str]) -> Iterator[Edit]:
+def _edits(file: _File, each: XliffText, new: Sequence[str]) -> Iterator[Edit]:
     """The target, which follows the source with its indentation, and the mark of a machine."""
     text, source = file.text, file.places[each.source]
     parts, position = list[str](), source.content
-    for segment in segments_of(each.source):
-        parts += [text[position : file.places[segment].content], new[segment]]
+    for segment, raw in zip(segments_of(each.source), new, strict=True):
+        parts += [text[position : file.places[segment].content], raw]
         position = file.places[segment].ends[0]
     parts.append(text[position : source.ends[0]])
     if each.target is None:

@@ -4,7 +4,6 @@ XLIFF is read in its versions 1.2, 2.0 and 2.1. A file may be large, so it is re
 """
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
@@ -34,12 +33,12 @@ _INHERITED = {
 }  # by the elements within an element
 _JUDGED_UNITS = 1000  # whose languages `init` chooses from
 _READ_BYTES = 2**22
-_CODES = {"bpt", "ept", "it", "ut", "ph", "x", "bx", "ex", "sc", "ec", "sm", "em"}  # their content is markup
+_CODES = {"bpt", "ept", "it", "ut", "ph", "x", "bx", "ex", "sc", "ec", "sm", "em", "cp"}  # their content is markup
 _POINTS = {"ph", "x"}  # codes that may be a placeholder, and otherwise separate words
 _POINT = "\0"  # markup without text, which XML cannot contain; it separates words
 _LOST_SPACE = re.compile(rf"(?<![\s(\[{{]){_POINT}+(?![\s{_POINT}.,;:!?)\]}}]|\Z)")
 
-State = Literal["untranslatable", "untranslated", "unreviewed", "unapproved", "translated"]  # and whether by a person
+State = Literal["untranslatable", "untranslated", "partly translated", "unreviewed", "unapproved", "translated"]
 Unit = dict[str, list[str]]  # texts by the code of their language
 
 
@@ -131,12 +130,6 @@ class XliffText(NamedTuple):
     codes: list[str]  # of the two languages; "": it has no name
     state: State
     pairs: list[tuple[Any, Any]]  # its segments, each with its translation or None; or the whole text
-    kept: dict[Any, Any]  # the translated segments of a text of which others are not translated
-
-    @property
-    def missing(self) -> list[Any]:
-        """The segments to translate."""
-        return [segment for segment in segments_of(self.source) if segment not in self.kept]
 
 
 def xliff_texts(unit: Any, inherited: Mapping[str, str]) -> Iterator[XliffText]:
@@ -153,10 +146,11 @@ def xliff_texts(unit: Any, inherited: Mapping[str, str]) -> Iterator[XliffText]:
             if target is not None:
                 codes[1] = target.get(_LANGUAGE) or codes[1]
             pairs = _pair_segments(source, target)
-            kept = {one: other for one, other in pairs if other is not None and _plain_text(other)}
-            state = _state(attributes, has_target=all(one in kept or not _plain_text(one) for one, _ in pairs))
-            is_partial = state == "untranslated" and attributes.get("state") not in _UNTRANSLATED
-            yield XliffText(element, source, target, codes, state, pairs, kept if is_partial else {})
+            found = {other is not None and _plain_text(other) != "" for one, other in pairs if _plain_text(one)}
+            state = _state(attributes, has_target=True in found)
+            if len(found) > 1 and state not in ("untranslatable", "untranslated"):
+                state = "partly translated"
+            yield XliffText(element, source, target, codes, state, pairs)
 
 
 def _pair_segments(source: Any, target: Any) -> list[tuple[Any, Any]]:
@@ -192,39 +186,29 @@ def _state(attributes: Mapping[str, str], *, has_target: bool) -> State:
 
 
 def _plain_text(side: Any) -> str:
-    return _LOST_SPACE.sub(" ", _text(side, [])).replace(_POINT, "").strip()  # of indentation
+    return _LOST_SPACE.sub(" ", "".join(text for _, text in _parts(side))).replace(_POINT, "").strip()  # of indentation
 
 
 def lost_spaces(side: Any) -> set[Any]:
-    """The elements without text in whose place the text has a space: they separate words."""
-    points = list[Any]()
-    text = _text(side, points)
+    """The codes without text in whose place the text has a space: they separate words."""
+    points = [code for code, text in _parts(side) if text == _POINT]
+    text = "".join(text for _, text in _parts(side))
     ends = {match.end() for match in _LOST_SPACE.finditer(text)}
-    found = zip(points, re.finditer(_POINT, text), strict=True)
-    return {point for point, match in found if match.end() in ends}
+    return {point for point, match in zip(points, re.finditer(_POINT, text), strict=True) if match.end() in ends}
 
 
-def _text(element: Any, points: list[Any]) -> str:
-    """The text of an element; codes have none, and of those, only points may separate words: they are collected."""
-    if element.tag == "cp":
-        return _character(element.get("hex") or "")
-    if element.tag not in _CODES:
-        inner = [(_text(child, points), child.tail or "") for child in element]
-        if text := "".join([element.text or "", *chain(*inner)]):
-            return text
-    elif (placeholder := placeholder_of(element)) or element.tag not in _POINTS:
-        return placeholder
-    points.append(element)
-    return _POINT
+def _parts(element: Any) -> Iterator[tuple[Any, str]]:
+    """The text of an element in parts; codes have none, and of those, only points may separate words."""
+    if element.tag in _CODES:
+        yield element, placeholder_of(element) or _POINT * (element.tag in _POINTS)
+        return
+    yield None, element.text or ""
+    for child in element:
+        yield from _parts(child)
+        yield None, child.tail or ""
 
 
 def placeholder_of(code: Any) -> str:
     """The placeholder that a code is; empty if it is none."""
     shown = (*map(code.get, _SHOWN_KEYS), "".join(code.itertext())) if code.tag in _POINTS else ()
     return next((each for each in shown if each and is_replaced(each)), "")
-
-
-def _character(digits: str) -> str:
-    """The character that `cp` names by its hexadecimal digits; one that text cannot have is U+FFFD."""
-    number = int(digits, 16) if re.fullmatch("[0-9A-Fa-f]{1,6}", digits) else 0xD800
-    return "\N{REPLACEMENT CHARACTER}" if number in range(0xD800, 0xE000) or number > sys.maxunicode else chr(number)
