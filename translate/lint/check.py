@@ -97,8 +97,8 @@ def check(
     Args:
         max_seconds: The time for measuring the speed of steps.
         cache: See `prepare_data`; None: nothing is written.
-        inspected: Gets the inspection of the text, or has that of a call with another model: then only speed is
-            measured.
+        inspected: Gets the inspection of the text, or has that of a call with another model. With it only speed is
+            measured, and not the memory of the longest batch.
 
     Raises:
         InputError: Training would refuse the config or the data, with the same message.
@@ -108,10 +108,10 @@ def check(
     initial = read_initial_weights(config)
     data = prepare_data(config, device=device, cache=cache)
     config, epoch = data.config, data.batches.epoch(0)
-    inspected, is_first = [] if inspected is None else inspected, not inspected
+    inspections = [] if inspected is None else inspected
     with show_progress("Inspecting the text"):
-        inspected += [_inspect_text(data)] if is_first else []
-    findings, corpora, lengths, vocabularies = [*inspected[0][0]], *inspected[0][1:]
+        inspections += [] if inspections else [_inspect_text(data)]
+    findings, corpora, lengths, vocabularies = [*inspections[0][0]], *inspections[0][1:]
     if data.batch_size is not None:
         hint = f"set training.batch_tokens={config.training.batch_tokens} for the same on another machine"
         findings.append(Finding("note", "batch_size_found", data.batch_size, hint))
@@ -120,7 +120,7 @@ def check(
     try:
         with show_progress("Trying the longest batch, and the speed"):
             measured = dry_run(
-                data, epoch, device=device, initial=initial, max_seconds=max_seconds, tries_longest=is_first
+                data, epoch, device=device, initial=initial, max_seconds=max_seconds, tries_longest=inspected is None
             )
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,10 +27,11 @@ from translate.starter.corpus import has_placeholders
 from translate.training.setup import choose_place
 from translate.trigrams import choose_bleu_tokenizer, count_words
 
-_USED_SHARE = 0.93  # of the minutes that are given
+_NIGHT = 480.0  # minutes
+_USED_SHARE, _TRIED_SHARE = 0.93, 0.2  # of the minutes that are given: for training, and for trying models
 _LEAST_STEPS = 100
 _FAST_PRESET = "multi30k-muon"  # in these sizes: width, layers per stack, and the steps that are worth its size
-_FAST_SIZES = [(256, 3, 700), (192, 2, 400), (128, 2, _LEAST_STEPS)]
+_FAST_SIZES = [(128, 2, _LEAST_STEPS), (192, 2, 400), (256, 3, 700)]
 _SIZES = [f"model.{key}" for key in ("d_model", "d_ff", "num_encoder_layers", "num_decoder_layers", "dropout")]
 
 
@@ -42,6 +42,23 @@ class NewConfig(NamedTuple):
     preset: str
     report: Report
     choices: dict[str, str]  # that a user should know
+
+
+class TextSettings(NamedTuple):
+    """What suits a text, whichever model is trained on it."""
+
+    preset: str  # of the usual model
+    num_epochs: int
+    num_tokens: float  # of the targets, estimated
+    settings: dict[str, Any]
+    data: dict[str, Any]
+    choices: dict[str, str]  # see `NewConfig`
+
+    def extend(self, preset: str) -> dict[str, Any]:
+        """A config for the text that extends a preset, whose test sets null removes."""
+        path = str(presets_directory() / f"{preset}.yaml")
+        test = dict.fromkeys(load_config(path).config.data.test) | {"test": self.data["test"]}
+        return {"extends": path, "data": self.data | {"test": test}}
 
 
 class Choice(NamedTuple):
@@ -132,6 +149,12 @@ def propose_config(direction: Direction, *, name: str, folder: Path, minutes: fl
     Raises:
         InputError: Training would refuse the data, or the time is too short.
     """
+    text = _suit_text(direction, folder)
+    return _write_config(text, _choose_model(text, minutes=minutes), name=name, minutes=minutes)
+
+
+def _suit_text(direction: Direction, folder: Path) -> TextSettings:
+    """Read a text, and choose what depends on it alone: the usual model, its vocabulary, and which characters stay."""
     source, target = (folder / f"train.{code}" for code in direction)
     corpus = read_corpus(TextCorpus(source=source, target=target), key="data.train")
     num_words = [count_words(side) for side in corpus[1:3]]
@@ -139,96 +162,97 @@ def propose_config(direction: Direction, *, name: str, folder: Path, minutes: fl
     num_characters = len(set(chain.from_iterable(chain(corpus.sources, corpus.targets))))
     device = choose_place(Config(), SINGLE_PROCESS).type
     preset, num_epochs, settings = choose_settings(num_tokens, num_characters, device=device)
-    base = load_config(str(presets_directory() / f"{preset}.yaml")).config
+    languages = {f"{side}_language": code for side, code in direction._asdict().items()}
+    data: dict[str, Any] = {"root": str(folder), **languages}
+    for part in ("train", "validation", "test"):
+        data[part] = {"kind": "text", "source": f"{part}.{direction.source}", "target": f"{part}.{direction.target}"}
+    text = TextSettings(preset, num_epochs, num_tokens[1], settings, data, choices={})
+    normalization = load_config(text.extend(preset)).config.tokenizer.normalization
     targets = take_sample(corpus, max_pairs=MAX_INSPECTED_PAIRS).targets
-    normalizer = sentencepiece.SentencePieceNormalizer(rule_name=base.tokenizer.normalization)
+    normalizer = sentencepiece.SentencePieceNormalizer(rule_name=normalization)
     changed, lost = find_normalized(targets, normalizer.normalize(targets))
-    choices = dict[str, str]()
     if len(changed) >= LITTLE_NORMALIZED * len(targets):
         settings["tokenizer.normalization"] = "identity"
         kept = filter(str.isprintable, dict(lost.most_common(5)))
-        choices["kept"] = f"{' '.join(kept)} as in the text: tokenizer.normalization=identity"
+        text.choices["kept"] = f"{' '.join(kept)} as in the text: tokenizer.normalization=identity"
     if tokenizer := choose_bleu_tokenizer(direction.target, targets):
         settings["evaluation.bleu_tokenizer"] = tokenizer
-    data: dict[str, Any] = {f"{side}_language": code for side, code in direction._asdict().items()}
-    for part in ("train", "validation", "test"):
-        data[part] = {"kind": "text", "source": f"{part}.{direction.source}", "target": f"{part}.{direction.target}"}
     if has_placeholders(targets):
         settings["tokenizer.add_pieces"], data["train"]["augment"] = ["<placeholders>"], {"copy": 0.1}
-        choices["copied"] = "placeholders, tags, addresses: tokenizer.add_pieces, augment.copy"
-    cache = DataCache()
+        text.choices["copied"] = "placeholders, tags, addresses: tokenizer.add_pieces, augment.copy"
+    return text
 
-    def extend(preset: str, *, root: str) -> dict[str, Any]:
-        path = str(presets_directory() / f"{preset}.yaml")
-        test = dict.fromkeys(load_config(path).config.data.test) | {"test": data["test"]}
-        return {"extends": path, "data": {"root": root, **data, "test": test}}
 
-    inspected, found = list[Inspection](), list[Choice]()
-    tried = choose_steps(int(num_epochs * num_tokens[1] / (base.training.step_tokens or 1)), base.training)
+def _choose_model(text: TextSettings, *, minutes: float | None) -> Choice | Report:
+    """Try the usual model or, for a time, small ones before it, and choose one and its number of steps.
+
+    Returns:
+        The choice; or what `check` says, if training would fail.
+    """
+    cache, num_epochs, limit = DataCache(), text.num_epochs, 60 * (minutes or _NIGHT)
+    found, inspected = list[Choice](), list[Inspection]() if minutes else None
 
     def try_training(preset: str, changes: dict[str, Any]) -> Report:
-        config = load_config(extend(preset, root=str(folder)) | settings | changes).config
+        config = load_config(text.extend(preset) | text.settings | changes).config
+        max_seconds = min(2.0 if found else 4.0, limit / 60)
         try:
-            return check(config, max_seconds=2.0 if found else 4.0, cache=cache, inspected=inspected)
+            return check(config, max_seconds=max_seconds, cache=cache, inspected=inspected)
         except VocabularyTooLarge as error:  # the text has few different words
-            settings["tokenizer.vocab_size"] = error.largest
+            text.settings["tokenizer.vocab_size"] = error.largest
             return try_training(preset, changes)
 
-    models: list[tuple[str, dict[str, Any], int, float, float]] = [
-        (_FAST_PRESET, dict(zip(_SIZES, (width, 4 * width, num_layers, num_layers, 0.1), strict=True)), least, 0.0, 0.4)
-        for width, num_layers, least in _FAST_SIZES
-        if width <= settings.get("model.d_model", base.model.d_model)
-    ]
-    models.insert(0, (preset, {}, 0, 1 / (6 if preset == "transformer-base" else 2), 1.0))  # the best first
-    started, preparation, seconds, remark = time.perf_counter(), 0.0, None, ""
-    for candidate, sizes, least_steps, *shares in models[::-1] if minutes else models:
-        least_epochs, most_epochs = (share * num_epochs for share in shares)
+    training = load_config(text.extend(text.preset)).config.training
+    usual_steps = choose_steps(int(num_epochs * text.num_tokens / (training.step_tokens or 1)), training)
+    # Of each model: the steps and epochs that it needs at least, and the epochs that help at most.
+    models: list[tuple[str, dict[str, Any], int, float, float]] = []
+    for width, depth, least_steps in _FAST_SIZES if minutes else ():
+        if width <= text.settings.get("model.d_model", width):
+            sizes = dict(zip(_SIZES, (width, 4 * width, depth, depth, 0.1), strict=True))
+            models.append((_FAST_PRESET, sizes, least_steps, 0.0, 0.4 * num_epochs))
+    least_epochs = num_epochs / (6 if text.preset == "transformer-base" else 2) if minutes else 0.0
+    models.append((text.preset, {}, 0, least_epochs, num_epochs))
+    started, preparation = time.perf_counter(), 0.0
+    for preset, sizes, least_steps, least_epochs, most_epochs in models:
         if found:  # of a larger model, an epoch takes longer
             needed = max(least_epochs, least_steps / found[-1].report.plan.steps_per_epoch)
-            needed *= found[-1].measured.seconds_per_epoch
-            if (minutes and needed > 60 * minutes) or time.perf_counter() - started > (
-                12 * minutes if minutes else preparation + 60
-            ):
+            is_late = time.perf_counter() - started > _TRIED_SHARE * limit
+            if is_late or needed * found[-1].measured.seconds_per_epoch > limit:
                 break
-        report = try_training(candidate, sizes or tried)
+        report = try_training(preset, sizes or usual_steps)
         preparation = preparation or time.perf_counter() - started  # training prepares the same
-        if report.dry_run:
-            least_steps = max(least_steps, int(least_epochs * report.plan.steps_per_epoch))
-            found.append(Choice(candidate, sizes, report, report.dry_run, least_steps, most_epochs))
-    found = found[::-1] if minutes else found
-    if not found:  # training would fail
-        settings |= choose_steps(num_epochs * report.plan.steps_per_epoch, base.training)
-    else:
-        for other in () if minutes else (10, 30, 120):
-            with suppress(InputError):  # too few
-                choices[f"--minutes {other}"] = str(choose_in_time(found, other, preparation=preparation))
-        possible = found if minutes else [found[0]._replace(least_steps=0)]
-        chosen = choose_in_time(possible, minutes or 480.0, preparation=preparation)  # a night
-        preset, sizes, report = chosen[:3]
-        base, seconds = load_config(extend(preset, root="")).config, chosen.seconds
-        num_validations, most_steps = (
-            chosen.num_validations if minutes else None,
-            num_epochs * report.plan.steps_per_epoch,
-        )
-        settings |= sizes | choose_steps(chosen.num_steps, base.training, num_validations=num_validations)
-        if preset == _FAST_PRESET and chosen.num_steps > 6 * report.plan.steps_per_epoch:
-            settings["model.dropout"] = 0.2
+        if report.dry_run is None:
+            break
+        least_steps = max(least_steps, int(least_epochs * report.plan.steps_per_epoch))
+        found.append(Choice(preset, sizes, report, report.dry_run, least_steps, most_epochs))
+    return choose_in_time(found[::-1], limit / 60, preparation=preparation) if found else report
+
+
+def _write_config(text: TextSettings, chosen: Choice | Report, *, name: str, minutes: float | None) -> NewConfig:
+    report = chosen if isinstance(chosen, Report) else chosen.report
+    steps_per_epoch, preset, settings = report.plan.steps_per_epoch, text.preset, text.settings
+    num_steps, num_validations, seconds, remark = text.num_epochs * steps_per_epoch, None, None, ""
+    if isinstance(chosen, Choice):
         if minutes:
-            remark = f"# Chosen for {minutes:g} minutes: {chosen}.\n"
-        elif chosen.num_steps < most_steps:
-            remark = f"# As many steps as {device} makes in a night; max_steps: {most_steps} would be better.\n"
+            num_validations, remark = chosen.num_validations, f"# Chosen for {minutes:g} minutes: {chosen}.\n"
+        elif chosen.num_steps < num_steps:
+            remark = f"# As many steps as fit into a night here; max_steps: {num_steps} would be better.\n"
+        preset, num_steps, seconds = chosen.preset, chosen.num_steps, chosen.seconds
+        is_long = preset == _FAST_PRESET and num_steps > 6 * steps_per_epoch
+        settings |= chosen.settings | ({"model.dropout": 0.2} if is_long else {})
+    base = load_config(text.extend(preset)).config
+    settings |= choose_steps(num_steps, base.training, num_validations=num_validations)
     max_steps = settings.get("training.max_steps", base.training.max_steps)
-    plan = report.plan._replace(num_steps=max_steps, seconds=seconds)
-    document = extend(preset, root=name) | {"extends": preset}
-    for key, value in settings.items():
+    document = text.extend(preset) | {"extends": preset}
+    for key, value in ({"data.root": name} | settings).items():
         section, _, leaf = key.partition(".")
         if base.model_dump()[section][leaf] != value:
             document.setdefault(section, {})[leaf] = value
-    text = f"""\
+    header = f"""\
 # From `translate init`. `translate config show {name}.yaml` has all values; null removes a test set of the preset.
-# Training sees the text {max_steps / plan.steps_per_epoch:.0f} times; validation decides which checkpoint is best.
+# Training sees the text {max_steps / steps_per_epoch:.0f} times; validation decides which checkpoint is best.
 {remark}"""
-    return NewConfig(text + dump_yaml(document, is_short=True), preset, report._replace(plan=plan), choices)
+    report = report._replace(plan=report.plan._replace(num_steps=max_steps, seconds=seconds))
+    return NewConfig(header + dump_yaml(document, is_short=True), preset, report, text.choices)
 
 
 def choose_steps(num_steps: int, preset: TrainingConfig, *, num_validations: int | None = None) -> dict[str, Any]:
