@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from translate.decoding import Translation
 from translate.decoding.loading import load_own_translator
 from translate.decoding.output.flags import FLAGS
-from translate.decoding.output.formats import CorpusScore, describe, score_records
+from translate.decoding.output.formats import describe
 from translate.server.app import create_app
 from translate.server.batching import Job
 from translate.server.gate import Access, Metrics
@@ -106,16 +106,6 @@ def test_a_stream_whose_client_has_gone_is_cancelled(make_models: Callable[..., 
     assert [job.is_cancelled for job in jobs] == [True]
 
 
-def test_scores_are_those_of_score(client: TestClient, runs: list[Path]) -> None:
-    pairs = [("Ein Hund läuft.", "A dog runs."), ("Der Hund schläft.", "The dog sleeps.")]
-    question = {"source": [source for source, _ in pairs], "target": [target for _, target in pairs]}
-    answer = client.post("/score", json=question).json()
-    expected = list(score_records(load_own_translator(runs[0]).translator, pairs, CorpusScore()))
-    assert [each["line"] for each in answer["scores"]] == [1, 2]
-    for given, record in zip(answer["scores"], expected, strict=True):
-        assert given["tokens"] == record["tokens"] and given["log_prob"] == pytest.approx(record["log_prob"], abs=1e-4)
-
-
 def test_attention_is_that_of_the_picture(client: TestClient, runs: list[Path]) -> None:
     source, target = "Ein Hund läuft.", "A dog runs."
     answer = client.post("/attention", json={"source": source, "target": target}).json()
@@ -157,7 +147,6 @@ def test_models(client: TestClient) -> None:
         ],
         ("/translate", {"text": "a", "options": {"forbidden_ids": [[7]] * 3000}}, 422, "the limit is 10000"),
         ("/translate", {"text": ["a", "b " * 999], "options": {"long": "error"}}, 422, "line 2"),
-        ("/score", {"source": ["a", "b"], "target": ["a"]}, 422, "1 in target"),
         ("/attention", {"source": "a", "target": " "}, 422, "target"),
         ("/nowhere", {}, 404, "/translate/stream, /translate/document"),
         ("/v2/write", {}, 404, "/v2/translate"),
@@ -189,7 +178,7 @@ def test_openapi(client: TestClient) -> None:
     assert "page/docs.js" in client.get("/docs").text and client.get("/redoc").status_code == 404
     document = client.get("/openapi.json").json()
     schemas = document["components"]["schemas"]
-    for name in ("TranslateRequest", "ScoreRequest", "AttentionRequest", "LibreTranslateRequest", "DeepLRequest"):
+    for name in ("TranslateRequest", "AttentionRequest", "LibreTranslateRequest", "DeepLRequest"):
         assert any("examples" in each for each in schemas[name]["properties"].values()), name
     assert schemas["TranslateRequest"]["properties"]["n_best"]["description"]
     assert {"4XX", "5XX"} <= set(document["paths"]["/translate"]["post"]["responses"])

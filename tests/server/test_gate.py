@@ -30,7 +30,7 @@ def test_only_paths_without_secrets_need_no_token(make_client: MakeClient) -> No
             refused = client.get(path, headers=header)
             assert refused.status_code == (403 if path == "/v2/usage" else 401)
             assert "Bearer TOKEN" in refused.text
-        for path in ("/translate", "/translate/stream", "/score", "/attention"):
+        for path in ("/translate", "/translate/stream", "/attention"):
             refused = client.post(path, json={"text": "Ja!"}, headers=header)
             assert refused.status_code == 401 and refused.headers["www-authenticate"] == "Bearer"
     for scheme in ("Bearer", "bearer", "DeepL-Auth-Key"):
@@ -77,7 +77,7 @@ def test_head_is_answered_as_get(client: TestClient) -> None:
     ):
         answer = client.head(path)
         assert answer.status_code == 200 and int(answer.headers["content-length"]) > 0, path
-    assert client.head("/score").status_code == 405
+    assert client.head("/attention").status_code == 405
 
 
 def test_pages_of_other_sites_may_ask_only_where_they_are_named(make_client: MakeClient) -> None:
@@ -145,7 +145,7 @@ def test_a_body_that_does_not_come(make_app: Callable[..., FastAPI], monkeypatch
     ],
 )
 def test_a_body_that_cannot_be_read_is_a_bad_request(client: TestClient, body: bytes, kind: str, words: str) -> None:
-    for path in ("/translate", "/score", "/v2/translate"):
+    for path in ("/translate", "/attention", "/v2/translate"):
         response = client.post(path, content=body, headers={"content-type": kind})
         assert response.status_code == 400 and words in response.json()["error"]
 
@@ -168,7 +168,7 @@ def test_a_body_that_is_nested_deeply(client: TestClient) -> None:
     ],
 )
 def test_malformed_forms(client: TestClient, body: bytes, kind: str) -> None:
-    for path in ("/translate", "/score", "/v2/translate"):
+    for path in ("/translate", "/attention", "/v2/translate"):
         response = client.post(path, content=body, headers={"content-type": kind})
         assert response.status_code in (400, 422) and (response.json().keys() <= {"error", "message"})
 

@@ -58,13 +58,7 @@ def test_batches_mix_languages(translator: Translator, both: Path, make_models: 
     assert asyncio.run(jobs()) == [translator.translate(DOG, to="en").text, translator.translate(BACK, to="de").text]
 
 
-def test_scores_and_attention_of_a_direction(served: TestClient, translator: Translator) -> None:
-    score = {"source": [BACK], "target": [DOG], "to": "de"}
-    (found,) = served.post("/score", json=score).json()["scores"]
-    toward = translator.toward(to="de")
-    (expected,) = toward.score([BACK], [translator.tokenizers.target.encode(DOG)])
-    assert found["log_prob"] == pytest.approx(expected.log_prob, abs=1e-4)
-    assert (found["source_language"], found["target_language"]) == ("en", "de")
+def test_attention_of_a_direction(served: TestClient) -> None:
     answer = served.post("/attention", json={"source": BACK, "target": DOG, "to": "de"}).json()
     assert answer["num_tags"] == [1, 1]
     assert answer["source_tokens"][0] == "▁__en__" and answer["target_tokens"][0] == "▁__de__"

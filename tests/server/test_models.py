@@ -11,7 +11,7 @@ import pytest
 from translate.errors import InputError
 from translate.server.gate import Metrics
 from translate.server.models import ServedModel, load_models
-from translate.server.schema import AttentionRequest, Limits, ScoreRequest
+from translate.server.schema import AttentionRequest, Limits
 
 Make = Callable[..., dict[str, ServedModel]]
 
@@ -82,19 +82,14 @@ def test_attention_is_limited(make_models: Make) -> None:
     with pytest.raises(InputError, match="the limit is 128"):
         with_loop(lambda: model.attention_job(AttentionRequest(source="Hund " * 300, target="dog")))
     with pytest.raises(InputError, match="text 2 .*20000"):
-        with_loop(lambda: model.scoring_job(ScoreRequest(source=["a"], target=["b" * 20_000])))
+        with_loop(lambda: model.attention_job(AttentionRequest(source="a", target="b" * 20_000)))
 
 
 def test_calls_ask_after_each_batch_whether_they_are_cancelled(make_models: Make) -> None:
     model = make_models(batch_tokens=1)["first"]
-    question, made = (
-        ScoreRequest(source=["Hund", "Haus"], target=["dog", "house"]),
-        model.translator.translate(["a", "b"]),
-    )
-    for make_job in (lambda: model.scoring_job(question), lambda: model.alignment_job(made, {})):
-        asked: list[int] = []
-        with_loop(make_job).call(asked.append)
-        assert asked == [1, 1]
+    made, asked = model.translator.translate(["a", "b"]), list[int]()
+    with_loop(lambda: model.alignment_job(made, {})).call(asked.append)
+    assert asked == [1, 1]
 
 
 def test_ctranslate2_serves_from_the_first_request(make_models: Make) -> None:

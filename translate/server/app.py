@@ -139,13 +139,6 @@ def _add_paths(
         answer = {"model": model.name, **found._asdict(), **found.counts, "conditions": conditions}
         return schema.DocumentAnswer(**answer)
 
-    @app.post("/score")
-    async def score(request: Request, question: schema.ScoreRequest) -> schema.ScoreAnswer:
-        """Score given translations by forced decoding."""
-        model = find_model(models, question.model)
-        (scores,) = await model.answer(request, model.scoring_job(question))
-        return schema.ScoreAnswer(model=model.name, scores=scores)
-
     @app.post("/attention")
     async def attention(request: Request, question: schema.AttentionRequest) -> schema.AttentionAnswer:
         """The cross-attention of all layers and heads for a sentence and its translation."""

@@ -16,7 +16,6 @@ from translate.config.data import Direction
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.constraints.terminology import Terminology, encode_terms
 from translate.decoding.loading import LoadedTranslator, load_translator
-from translate.decoding.output.formats import CorpusScore, score_records
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_documents, word_weights
 from translate.errors import InputError
 from translate.messages import distinct_names, escaped
@@ -136,19 +135,6 @@ class ServedModel:
         _, translator = self._with_options(options)
         texts = [translation.source for translation in translations]
         return Job(texts, call=lambda check: list(word_weights(translator, translations, on_finished=check)))
-
-    def scoring_job(self, request: schema.ScoreRequest) -> Job:
-        """A job that scores given translations; its result is a list of records.
-
-        Raises:
-            InputError: The numbers of sources and translations differ, or a text is too long.
-        """
-        if len(request.source) != len(request.target):
-            raise InputError(f"{len(request.source)} texts in source, but {len(request.target)} in target")
-        self._check_texts([*request.source, *request.target], at_most=self.limits.texts)
-        pairs = list(zip(request.source, request.target, strict=True))
-        texts, translator = [*request.source, *request.target], self._toward(request)
-        return Job(texts, call=lambda check: list(score_records(translator, pairs, CorpusScore(), on_finished=check)))
 
     def attention_job(self, request: schema.AttentionRequest) -> Job:
         """A job that captures the cross-attention; its result is an `AttentionAnswer`.

@@ -140,21 +140,6 @@ class DocumentAnswer(Answer):
     """Of a catalog: the number of entries that are filled, that were translated before, and so on."""
 
 
-class ScoreRequest(DirectedQuestion):
-    """Translations to score, one per source."""
-
-    source: Annotated[list[str], Field(examples=[[_DOG]])]
-    target: Annotated[list[str], Field(examples=[[_DOG_IN_ENGLISH]])]
-
-
-class ScoreAnswer(Answer):
-    """The scores of given translations."""
-
-    model: Annotated[str, Field(examples=["demo"])]
-    scores: Annotated[list[dict[str, Any]], Field(examples=[[{"line": 1, "log_prob": -2.31, "perplexity": 1.59}]])]
-    """Records as in `translate score`: tokens, token_log_probs, log_prob, score, perplexity and flags."""
-
-
 class AttentionRequest(DirectedQuestion):
     """A sentence and its translation."""
 
