@@ -187,6 +187,11 @@ def test_the_warning_says_why_an_entry_is_not_filled(source: str, translation: s
     assert re.match(f"line 8: .*{reason}", problem)
 
 
+def test_a_mark_within_a_word_of_the_catalog_is_an_accelerator() -> None:
+    entries = "".join(f'\nmsgid "{text}"\nmsgstr ""\n' for text in ("Today", "To t_oday", "Field my_file"))
+    assert re.findall('msgstr "([^"]+)"', fill(header() + entries).text) == ["TODAY", "T_O TODAY", "FIELD MY_FILE"]
+
+
 def test_other_forms_than_the_header_names_stay() -> None:
     entry = 'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] ""\nmsgstr[1] "%d Dateien"\nmsgstr[2] "%d Dateys"\n'
     assert fill(f"{header()}\n{entry}").text.endswith(entry.replace('[0] ""', '[0] "%d FILE"'))

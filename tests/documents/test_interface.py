@@ -26,6 +26,20 @@ def test_one_mark_before_a_letter_is_an_accelerator(text: str, plain: str, accel
 
 
 @pytest.mark.parametrize(
+    ("text", "accelerator"),
+    [
+        ("Reconcile to t_oday", "_o"),
+        ("Load P_GP", "_G"),
+        ("Fi_le", "_l"),
+        *[(text, "") for text in ("Quarter_note", "quarter_note", "file_a", "R&D")],
+    ],
+)
+def test_the_words_of_a_catalog_tell_accelerators_from_names(text: str, accelerator: str) -> None:
+    words = {"today", "pgp", "quarter", "note", "reconcile", "rd"}
+    assert remove_accelerator(text, words)[1] == accelerator
+
+
+@pytest.mark.parametrize(
     ("accelerator", "translation", "expected"),
     [
         ("_F", "Datei öffnen", "Datei ö_ffnen"),

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ class _Form(NamedTuple):
     source: str
     plain: str  # without its accelerator, and with numbers in directives: the second %s is %2$s
     segments: list[Segment]  # of `plain`
+    words: Set[str]  # of the catalog
 
     def finish(self, translated: Sequence[str], flags: Sequence[str]) -> str:
         """The translation as the source is written.
@@ -48,7 +49,7 @@ class _Form(NamedTuple):
                 text = _NUMBER.sub("%", text)
             elif _NUMBERED.isdisjoint(flags) or "%" in re.sub(r"%%|%\d+\$", "", text):
                 raise InputError("its placeholders are in another order")
-        return finish_label(self.source, text, flags=flags)
+        return finish_label(self.source, text, flags=flags, words=self.words)
 
 
 class _Gap(NamedTuple):
@@ -101,6 +102,8 @@ def fill_catalog(text: str, *, again: bool = False, direction: Direction | None 
             f"the catalog: it translates {catalog.languages()}, and the model {direction}: choose another run or other"
             " languages, or correct the header (Language, X-Source-Language)"
         )
+    sources = " ".join(f"{entry.msgid} {entry.msgid_plural}" for entry in catalog.entries)
+    words = {word.strip("_") for word in re.findall(r"\w+", sources.lower())}
     lines = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
     starts = [lines[max(entry.linenum - 1, 0)] for entry in catalog.entries]
     for entry, start, end in zip(catalog.entries, starts, [*starts[1:], len(text)], strict=False):
@@ -114,7 +117,12 @@ def fill_catalog(text: str, *, again: bool = False, direction: Direction | None 
             missing = [form for form, target in enumerate(targets) if state == "fuzzy" or not target]
             gaps.append(
                 _Gap(
-                    entry, start, text[start:end], state, targets, {form: _read_form(sources[form]) for form in missing}
+                    entry,
+                    start,
+                    text[start:end],
+                    state,
+                    targets,
+                    {form: _read_form(sources[form], words) for form in missing},
                 )
             )
 
@@ -128,7 +136,7 @@ def fill_catalog(text: str, *, again: bool = False, direction: Direction | None 
                 position = gap.start + len(gap.block)
                 counts.update({"filled": 1, gap.state: -1})
             except InputError as error:
-                line, new = text.count("\n", 0, gap.start) + 1, {}
+                line, new = gap.entry.linenum or 1, {}
                 problems.append(f"line {line}: {gap.entry.msgid!r:.60} is not filled: {error}")
             for number, form in gap.forms.items():
                 raws = new.get(number, [segment.raw for segment in form.segments])
@@ -139,18 +147,18 @@ def fill_catalog(text: str, *, again: bool = False, direction: Direction | None 
     return Reading(segments, write)
 
 
-def _read_form(source: str) -> _Form:
+def _read_form(source: str, words: Set[str]) -> _Form:
     """Divide a source into lines, or into paragraphs if a line continues the one before it."""
     numbered = source
     directives = [match for match in match_placeholders(source) if match.lastgroup == "directive"]
     if len(directives) > 1 and not any(match["number"] or "*" in match[0] for match in directives):
         places = {match.start(): f"%{place}${match[0][1:]}" for place, match in enumerate(directives, start=1)}
         numbered = replace_placeholders(source, lambda match: places.get(match.start(), match[0]))
-    plain = remove_accelerator(numbered)[0]
+    plain = remove_accelerator(numbered, words)[0]
     is_wrapped = any(match[1].islower() for match in re.finditer(r"[\w,;]\n([^\W\d_])", plain))
     segments = [one._replace(items=_items(one.raw)) for one in read_text(plain, by_line=not is_wrapped)]
     segments = [one._replace(syntax=HTML) if len(one.items) > 1 else one for one in segments]
-    return _Form(source, plain, segments)
+    return _Form(source, plain, segments, words)
 
 
 def _items(raw: str) -> list[Item]:

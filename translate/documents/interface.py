@@ -14,19 +14,20 @@ _KNOWN = {"c", "objc", "php", "perl", "perl-brace", "python", "python-brace", "q
 _ENDS = {"...": "ellipsis", "…": "ellipsis", ":": "colon", "：": "colon", ".": "stop", "。": "stop"}
 
 
-def finish_label(source: str, translation: str, *, flags: Iterable[str] = ()) -> str:
+def finish_label(source: str, translation: str, *, flags: Iterable[str] = (), words: Set[str] = frozenset()) -> str:
     """A translation with the accelerator and the end of its source, and without other control characters.
 
     Args:
         source: The text with its accelerator.
         translation: The translation of the text without it.
         flags: The flags of gettext, such as c-format: which signs have a meaning for a program.
+        words: The words of the program's texts; see `find_accelerator`.
 
     Raises:
         InputError: A program would not accept the translation; the message says why.
     """
     formats = {flag.removesuffix("-format") for flag in flags if flag.endswith("-format") and flag[:3] != "no-"}
-    plain, accelerator = remove_accelerator(source)
+    plain, accelerator = remove_accelerator(source, words)
     text = add_accelerator(end_like(plain, translation), accelerator)
     text = _CONTROLS.sub(lambda match: match[0] if match[1] in source else "", text)
     is_same = have_same_placeholders(source, text, is_format=bool(formats))
@@ -60,10 +61,14 @@ def _bare(text: str) -> str:
     return replace_placeholders(text, lambda match: " ")
 
 
-def find_accelerator(text: str) -> re.Match[str] | None:
+def find_accelerator(text: str, words: Set[str] = frozenset()) -> re.Match[str] | None:
     """The mark of a text's only accelerator and its letter, in parentheses if these were added for it.
 
     Marks in placeholders and names are others, as in %(my_file)s, my_file, LC_ALL, R&D and `&amp;`.
+
+    Args:
+        words: The words of the program's texts, in small letters. `today` among them tells that `t_oday` is not a name,
+            and `quarter` and `note` that `Quarter_note` is one.
     """
     masked = _mask(text)
     if match := _APPENDED.search(masked):
@@ -71,16 +76,18 @@ def find_accelerator(text: str) -> re.Match[str] | None:
     for mark in "_&":
         match = re.search(rf"{mark}[^\W_]", masked)
         if match and masked.count(mark) == 1:
-            before, letter = re.search(r"\w*$", masked[: match.start()])[0], match[0][1]  # type: ignore[index]
-            is_within = letter.islower() and before.isalpha() and (mark == "&" or before[0].isupper())
-            if not before or is_within:
+            before = re.split(r"\W", masked[: match.start()])[-1]
+            after = re.split(r"\W", masked[match.start() + 1 :], maxsplit=1)[0]
+            is_word = mark == "_" and (before + after).lower() in words
+            is_name = mark == "_" and (not before[:1].isupper() or {before.lower(), after.lower()} <= words)
+            if not before or is_word or (before.isalpha() and after[0].islower() and not is_name):
                 return match
     return None
 
 
-def remove_accelerator(text: str) -> tuple[str, str]:
+def remove_accelerator(text: str, words: Set[str] = frozenset()) -> tuple[str, str]:
     """A text without its accelerator, and that: a mark and a letter, or nothing."""
-    match = find_accelerator(text)
+    match = find_accelerator(text, words)
     if match is None:
         return text, ""
     mark, letter = re.findall(r"\w|&", match[0])
