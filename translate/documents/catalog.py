@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
@@ -59,17 +59,15 @@ class _Gap(NamedTuple):
     start: int
     block: str
     state: str
-    targets: list[str]  # by form
     forms: dict[int, _Form]
 
-    def write(self, targets: Mapping[int, str]) -> str:
+    def write(self, targets: dict[int, str]) -> str:
         """The entry with more translations, marked as fuzzy."""
         match = _TARGETS.search(self.block)
         assert match is not None
         newline = "\r\n" if "\r\n" in self.block else "\n"
-        others = {form: target for form, target in self.entry.msgstr_plural.items() if target}
-        whole = {**dict(enumerate(self.targets)), **others, **targets}
-        filled = polib.POEntry(msgstr_plural=whole) if self.entry.msgid_plural else polib.POEntry(msgstr=whole[0])
+        plural = {form: target for form, target in self.entry.msgstr_plural.items() if target} | targets
+        filled = polib.POEntry(msgstr_plural=plural) if self.entry.msgid_plural else polib.POEntry(msgstr=plural[0])
         head = re.sub(r"^#\|.*\n", "", self.block[: match.start()], flags=re.MULTILINE)
         if "fuzzy" not in self.entry.flags:
             old, new = (r"^[^\S\n]*#,", "#, fuzzy,") if self.entry.flags else (r"^(?=\s*msg)", f"#, fuzzy{newline}")
@@ -102,29 +100,17 @@ def fill_catalog(text: str, *, again: bool = False, direction: Direction | None 
             f"the catalog: it translates {catalog.languages()}, and the model {direction}: choose another run or other"
             " languages, or correct the header (Language, X-Source-Language)"
         )
-    sources = " ".join(f"{entry.msgid} {entry.msgid_plural}" for entry in catalog.entries)
-    words = {word.strip("_") for word in re.findall(r"\w+", sources.lower())}
+    texts = " ".join(f"{entry.msgid} {entry.msgid_plural}" for entry in catalog.entries)
+    words = {word.strip("_") for word in re.findall(r"\w+", texts.lower())}
     lines = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
     starts = [lines[max(entry.linenum - 1, 0)] for entry in catalog.entries]
     for entry, start, end in zip(catalog.entries, starts, [*starts[1:], len(text)], strict=False):
-        sources = catalog.form_sources(entry) if entry.msgid_plural else [entry.msgid]
-        targets = [entry.msgstr or entry.msgstr_plural.get(form, "") for form in range(len(sources))]
-        is_fuzzy = "fuzzy" in entry.flags and any(targets)
-        states = {"obsolete": entry.obsolete, "fuzzy": is_fuzzy, "untranslated": not all(targets), "translated": True}
-        state = next(state for state, is_true in states.items() if is_true)
+        state, sources, targets = catalog.forms(entry)
         counts[state] += 1
         if state in ("untranslated", *["fuzzy"] * again) and not _PEOPLE & {entry.msgid, entry.msgctxt}:
             missing = [form for form, target in enumerate(targets) if state == "fuzzy" or not target]
-            gaps.append(
-                _Gap(
-                    entry,
-                    start,
-                    text[start:end],
-                    state,
-                    targets,
-                    {form: _read_form(sources[form], words) for form in missing},
-                )
-            )
+            forms = {form: _read_form(sources[form], words) for form in missing}
+            gaps.append(_Gap(entry, start, text[start:end], state, forms))
 
     def write(translated: Sequence[str]) -> Written:
         made, parts, position, segments, problems = iter(translated), list[str](), 0, list[Segment](), list[str]()

@@ -1,5 +1,6 @@
 """Gettext catalogs, PO and MO: their entries, their languages, and the source text that each plural form translates."""
 
+import ast
 import functools
 import gettext
 import re
@@ -25,7 +26,9 @@ _IN_NAME = re.compile(r"(?:.*\.|.*-(?=[a-z]+_[A-Z]))?([A-Za-z]{2}(?:[_@-].*)?|[a
 _SCRIPTS = {"latin": "_Latn", "cyrillic": "_Cyrl"}
 _OFTEN = 5  # msgfmt wants a form for so many of the numbers up to 1000 to contain the number
 _UNSPACED = re.compile(r"^([^\S\n]*#(?:~\|?+|[.,:|])?+)(?=\S)", re.MULTILINE)  # comments such as #,fuzzy
-_BYTES = re.compile(r"((?:\\(?:a|[0-3]?[0-7]{1,2}|x[\dA-Fa-f]{2}))++)|\\.")  # such as \303\274, after other escapes
+_BYTES = re.compile(
+    r"(\\[^a0-7x])|(?:\\(?:a|[0-3]?[0-7]{1,2}|x[\dA-Fa-f]{2}))++"
+)  # such as \303\274, after other escapes
 
 
 class Catalog(NamedTuple):
@@ -54,23 +57,30 @@ class Catalog(NamedTuple):
             names += [match[1] for match in found if match]
         return Direction(_language(source) or "en", next(filter(None, map(_language, names)), UNKNOWN))
 
-    def form_sources(self, entry: Any) -> list[str]:
-        """The text that each plural form translates: that of the number 1 the singular, and the others the plural.
+    def forms(self, entry: Any) -> tuple[str, list[str], list[str]]:
+        """An entry's state, and the text and the translation of each of its forms: of one, or of each plural form.
 
-        If it is the form of other numbers too, such as 21, or of all, it translates the singular only if that has the
-        same placeholders: "one file" would be wrong.
+        The form of the number 1 translates the singular, and the others the plural. If it is the form of other numbers
+        too, such as 21, or of all, it translates the singular only if that has the same placeholders: "one file" would
+        be wrong.
 
         Raises:
             InputError: The header has no rule for plural forms, or one that cannot be evaluated.
         """
-        try:
-            num_forms, singular, is_often = _plural_forms(self.header.get("Plural-Forms", ""))
-        except (ValueError, ArithmeticError, RecursionError) as error:
-            problem = f"Plural-Forms in the header should say which plural forms the language has ({error})"
-            raise InputError(f"{self.name}: {problem}; msginit writes a header that does") from error
-        sources = entry.msgid, entry.msgid_plural
-        is_right = num_forms > 1 and (not is_often or have_same_placeholders(*sources))
-        return [sources[not (is_right and form == singular)] for form in range(num_forms)]
+        sources = [entry.msgid]
+        if entry.msgid_plural:
+            try:
+                num_forms, singular, is_often = _plural_forms(self.header.get("Plural-Forms", ""))
+            except (ValueError, ArithmeticError, RecursionError) as error:
+                problem = f"Plural-Forms in the header should say which plural forms the language has ({error})"
+                raise InputError(f"{self.name}: {problem}; msginit writes a header that does") from error
+            both = entry.msgid, entry.msgid_plural
+            is_right = num_forms > 1 and (not is_often or have_same_placeholders(*both))
+            sources = [both[not (is_right and form == singular)] for form in range(num_forms)]
+        targets = [entry.msgstr or entry.msgstr_plural.get(form, "") for form in range(len(sources))]
+        is_fuzzy = "fuzzy" in entry.flags and any(targets)
+        states = {"obsolete": entry.obsolete, "fuzzy": is_fuzzy, "untranslated": not all(targets), "translated": True}
+        return next(state for state, is_true in states.items() if is_true), sources, targets
 
 
 @functools.lru_cache
@@ -143,9 +153,7 @@ def parse_catalog(text: str, name: str) -> Catalog:
 
 def _write_escape(match: re.Match[str]) -> str:
     """An escape as polib reads it. Those of bytes are characters of UTF-8."""
-    if match[1] is None:
-        return match[0]
-    return polib.escape(match[1].encode("ascii").decode("unicode_escape").encode("latin-1").decode(errors="replace"))
+    return match[1] or polib.escape(ast.literal_eval(f"b'{match[0]}'").decode(errors="replace"))
 
 
 def _catalog(name: str, found: Any) -> Catalog:
@@ -178,11 +186,8 @@ def catalog_pairs(corpus: TableCorpus, left_out: Counter[str]) -> Iterator[tuple
     catalog = catalog._replace(header={"Plural-Forms": "nplurals=2; plural=n != 1", **catalog.header})  # gettext's
     left_out.update({"entries with <PRI…>": catalog.num_unread} if catalog.num_unread else {})
     for entry in catalog.entries:
-        targets = list(entry.msgstr_plural.values()) or [entry.msgstr]
-        reasons = {"obsolete": entry.obsolete, "untranslated": not all(targets), "fuzzy": "fuzzy" in entry.flags}
-        if reason := next((reason for reason, is_true in reasons.items() if is_true), None):
-            left_out[f"{reason} entries"] += 1
+        state, *forms = catalog.forms(entry)
+        if state == "translated":
+            yield from zip(*(forms if fits[0] else forms[::-1]), strict=True)
         else:
-            sources = catalog.form_sources(entry) if entry.msgid_plural else [entry.msgid]
-            for source, target in zip(sources, targets, strict=False):
-                yield (source, target) if fits[0] else (target, source)
+            left_out[f"{state} entries"] += 1
