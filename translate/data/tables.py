@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -95,8 +95,7 @@ def open_stream(
         yield from ((chunk, None) for chunk in read_table(corpus))
         return
     with _reading(table_name(corpus), "hub"):
-        with offline_if_unreachable():
-            rows = _load(corpus, streaming=True)
+        rows = _load(corpus, streaming=True)
         if (state := position.state) is not None:
             rows.load_state_dict(state)
         tables, num_before = rows.iter(batch_size=_CHUNK_ROWS), position.num_pairs - position.num_skipped
@@ -165,7 +164,11 @@ def _check_columns(columns: list[str], corpus: Table) -> None:
 
 def _json_pairs(corpus: TableCorpus, _left_out: Counter[str]) -> Iterator[tuple[str, str]]:
     for place, row in _json_rows(corpus.path):
-        yield _json_cell(row, corpus.source_column, place), _json_cell(row, corpus.target_column, place)
+        yield _row_pair(row, corpus, place)
+
+
+def _row_pair(row: dict[str, Any], corpus: Any, place: str) -> tuple[str, str]:
+    return _cell(row, corpus.source_column, place), _cell(row, corpus.target_column, place)
 
 
 def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -176,7 +179,7 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             continue  # like `datasets`
         place = f"{path}, line {number}"
         try:
-            row = json.loads(text, object_pairs_hook=_unique_keys)
+            row = json.loads(text)
         except (ValueError, RecursionError) as error:
             character, reason = getattr(error, "colno", 1), getattr(error, "msg", error)
             raise InputError(f"{place}, character {character}: is not JSON ({reason}); {needed}") from error
@@ -185,21 +188,14 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield place, row
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; a repeated key is an error, where Python would take the last value."""
-    if len(row := dict(pairs)) < len(pairs):
-        raise ValueError("an object gives a key twice")
-    return row
-
-
-def _json_columns(row: dict[str, Any], depth: int = 10) -> Iterator[str]:
+def _column_names(row: dict[str, Any], depth: int = 10) -> Iterator[str]:
     """The names of columns; an object within `depth` others is a column, whatever it has."""
     for key, value in row.items():
         is_nested = isinstance(value, dict) and depth
-        yield from (f"{key}.{name}" for name in _json_columns(value, depth - 1)) if is_nested else [key]
+        yield from (f"{key}.{name}" for name in _column_names(value, depth - 1)) if is_nested else [key]
 
 
-def _json_cell(row: dict[str, Any], column: str, place: str) -> str:
+def _cell(row: dict[str, Any], column: str, place: str) -> str:
     value: Any = row
     for key in [column] if column in row else column.split("."):
         if not isinstance(value, dict) or key not in value:
@@ -228,30 +224,16 @@ def _parquet_tables(path: Path) -> Iterator[Any]:
 
 
 def _hub_pairs(corpus: HubCorpus) -> Iterator[PairChunk]:
-    with offline_if_unreachable():
-        yield from _pairs_of_tables(_load(corpus).iter(batch_size=_CHUNK_ROWS), corpus)
+    yield from _pairs_of_tables(_load(corpus).iter(batch_size=_CHUNK_ROWS), corpus)
 
 
 def _pairs_of_tables(tables: Iterable[Any], corpus: Table, *, num_before: int = 0) -> Iterator[PairChunk]:
-    """The two columns of Arrow tables; before them are `num_before` rows of the corpus, which count in errors."""
-    for table in map(_flatten, tables):
-        _check_columns(table.column_names, corpus)
-        sides = []
-        for column in (corpus.source_column, corpus.target_column):
-            sides.append(table[column].to_pylist())
-            for row, cell in enumerate(sides[-1], start=num_before + 1):
-                if not isinstance(cell, str):
-                    place = f"{table_name(corpus)}: row {row} of column {column!r}"
-                    raise InputError(f"{place} is {_shown(cell)}, where text is needed")
-        yield PairChunk(*sides)
+    """A chunk of pairs for each Arrow table; before them are `num_before` rows of the corpus, which count in errors."""
+    for table in tables:
+        rows = enumerate(table.to_pylist(), start=num_before + 1)
+        pairs = [_row_pair(row, corpus, f"{table_name(corpus)}, row {number}") for number, row in rows]
+        yield PairChunk([source for source, _ in pairs], [target for _, target in pairs])
         num_before += len(table)
-
-
-def _flatten(table: Any) -> Any:
-    """A table in which {"translation": {"de": ...}} is a column "translation.de"."""
-    while any(str(column.type).startswith("struct<") for column in table.columns):
-        table = table.flatten()
-    return table
 
 
 # The file formats
@@ -273,11 +255,15 @@ def _first_cells(kind: str) -> Callable[[Path], list[str]]:
 
 
 def _fields(path: Path) -> list[str]:
-    return [column for _, row in islice(_json_rows(path), 1) for column in _json_columns(row)]
+    return [column for _, row in islice(_json_rows(path), 1) for column in _column_names(row)]
+
+
+def _table_columns(table: Any) -> list[str]:
+    return [column for row in table[:1].to_pylist() for column in _column_names(row)]
 
 
 def _parquet_columns(path: Path) -> list[str]:
-    return [column for table in islice(_parquet_tables(path), 1) for column in _flatten(table).column_names]
+    return [column for table in islice(_parquet_tables(path), 1) for column in _table_columns(table)]
 
 
 def _parquet_pairs(corpus: TableCorpus, _left_out: Counter[str]) -> Iterator[tuple[str, str]]:
@@ -307,8 +293,8 @@ def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[st
     Raises:
         InputError: It cannot be loaded, or has several configurations, none of them for these languages.
     """
-    datasets = _quiet_datasets()
-    with _reading(dataset, "hub"), offline_if_unreachable():
+    with _reading(dataset, "hub"):
+        datasets = _quiet_datasets()
         names = datasets.get_dataset_config_names(dataset)
         subset = next((name for name in names if {*name.split("-")} == {*codes}), None)
         subset = subset or datasets.get_dataset_default_config_name(dataset)
@@ -316,7 +302,7 @@ def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[st
             some = f"{', '.join(names):.300}"
             raise InputError(f"{dataset}: --from and --to should be the languages of one of its configurations: {some}")
         splits = datasets.load_dataset(dataset, subset).with_format("arrow")
-        return subset, {name: _flatten(split[:1]).column_names for name, split in splits.items()}
+        return subset, {name: _table_columns(split[:1]) for name, split in splits.items()}
 
 
 def table_name(corpus: Table, *more: Table) -> str:
@@ -343,27 +329,22 @@ def _load(corpus: HubCorpus, **options: bool) -> Any:
     )
 
 
-@contextmanager
-def offline_if_unreachable() -> Iterator[None]:
-    """A context in which the Hub is its local cache if it cannot be reached: retries would take most of a minute."""
+def work_offline_if_unreachable() -> None:
+    """From now on, the Hub is its local cache if it cannot be reached: retries would take most of a minute."""
     from huggingface_hub import constants, get_session
 
-    before = constants.HF_HUB_OFFLINE
     try:
-        if not before:
+        if not constants.HF_HUB_OFFLINE:
             get_session().head(constants.ENDPOINT, timeout=10)
     except Exception:  # whatever the HTTP client raises
         constants.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before
 
 
 def _quiet_datasets() -> Any:
     """The module `datasets` without progress bars and log lines; its errors contain everything important."""
     import datasets
 
+    work_offline_if_unreachable()
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL + 1)
     warnings.filterwarnings("ignore", module=r"datasets\.")

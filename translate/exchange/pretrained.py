@@ -17,7 +17,7 @@ from torch import Tensor
 from translate.config.languages import UNKNOWN
 from translate.config.load import load_config
 from translate.config.section import MOST, NotNegativeInt, PositiveInt
-from translate.data.tables import offline_if_unreachable
+from translate.data.tables import work_offline_if_unreachable
 from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.counterparts import NAMES, Format, from_settings, known_settings
 from translate.errors import InputError, import_extra
@@ -88,8 +88,8 @@ def download(name: str) -> Path:
     import_extra("transformers")
     hub, patterns = import_extra("huggingface_hub"), [*_PATTERNS, "README.md"]
     try:
-        with offline_if_unreachable():
-            return Path(hub.snapshot_download(name, allow_patterns=patterns))
+        work_offline_if_unreachable()
+        return Path(hub.snapshot_download(name, allow_patterns=patterns))
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0]
         problem = f"no such folder, nor could it be downloaded from the Hub ({reason})"
