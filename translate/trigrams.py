@@ -1,7 +1,7 @@
 """Tells two languages apart by the trigrams of characters in their texts: which of two texts does a line look like?
 
 No list of languages is needed: the trigrams of each text model its language, and a line that is far likelier under the
-other text's model is in the other language. A line unlike both may be in a third language.
+other text's model is in the other language, or in one like it.
 """
 
 import re
@@ -18,15 +18,11 @@ _CHUNK_LINES = 5_000
 _MAX_CHARACTERS = 1000  # per line; more do not help, and this bounds the memory for a chunk
 
 # Measured on Multi30k and the embedded corpus, with their validation and test sets, 44,000 pairs: no clean line is
-# reported as the other side's or as foreign; of lines in the wrong language, 1 to 30 % of all, 95 to 100 % are found,
-# and every line of a held-out set whose sides are swapped. Nearest to the threshold are two clean lines of 13.6 and
-# 10.4 nats, "Bill Cunningham in den Straßen von New York City." and one like it.
+# reported as the other side's; of lines in the wrong language, 1 to 30 % of all, 95 to 100 % are found, and every line
+# of a held-out set whose sides are swapped. Nearest to the threshold are two clean lines of 13.6 and 10.4 nats, "Bill
+# Cunningham in den Straßen von New York City." and one like it.
 _MIN_NATS = 15.0
 _MIN_NATS_A_CHARACTER = 0.1
-# Unlike a side: this many deviations below its usual likelihood, in a line that is long enough. Of ten lines in other
-# languages this finds 8 in the embedded corpus and 6 in Multi30k, but not those in close relatives (Swedish, Dutch).
-_MAX_DEVIATIONS = 7.0
-_MIN_CHARACTERS = 25
 FEW_PAIRS = 200  # fewer pairs are not enough to learn a language's trigrams
 _NEARLY_ALL, _NEARLY_NONE = 0.9, 0.05  # of the lines of texts in different languages, and in the same
 # Of the words of a thousand lines of Multi30k, at most 20 % occur in a thousand lines in another of its four languages,
@@ -84,7 +80,7 @@ def count_trigrams(lines: Sequence[str]) -> NDArray[np.float64]:
 
 def share_like_other(lines: Sequence[str], own: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     """The share of lines that are far likelier under the other language than under their own."""
-    return float(_compare(lines, own, other, is_own=False)[0].mean()) if len(lines) else 0.0
+    return float(_are_in_other(lines, own, other, is_own=False).mean()) if len(lines) else 0.0
 
 
 def is_other_side(lines: Sequence[str], sources: Sequence[str], targets: Sequence[str]) -> bool:
@@ -132,7 +128,7 @@ def _shares_of_own(lines: Sequence[str], others: Sequence[str]) -> list[float] |
 def find_wrong_languages(
     sources: Sequence[str], targets: Sequence[str], languages: TrigramCounts, *, is_own: tuple[bool, bool]
 ) -> dict[str, NDArray[np.int64]]:
-    """Positions of lines that look like the other side or like neither, by naive Bayes on trigrams of characters.
+    """Positions of lines that look like the other side, by naive Bayes on trigrams of characters.
 
     Copies may be among them. If both sides are in the same language (as in paraphrasing), nothing is found.
 
@@ -140,23 +136,16 @@ def find_wrong_languages(
         languages: The languages that the sides should be in.
         is_own: Whether each language was learnt from these lines; if so, each line is left out of its own counts.
     """
-    source_like_other, *source_fits = _compare(sources, *languages, is_own=is_own[0])
-    target_like_other, *target_fits = _compare(targets, *languages[::-1], is_own=is_own[1])
-    lowest_source, lowest_target = _lowest_usual(source_fits[0]), _lowest_usual(target_fits[0])
-    like_target = source_like_other & ~(source_fits[1] < lowest_target)
-    like_source = target_like_other & ~(target_fits[1] < lowest_source)
     return {
-        "source_like_target": np.flatnonzero(like_target),
-        "target_like_source": np.flatnonzero(like_source),
-        "source_like_neither": np.flatnonzero((source_like_other | (source_fits[0] < lowest_source)) & ~like_target),
-        "target_like_neither": np.flatnonzero((target_like_other | (target_fits[0] < lowest_target)) & ~like_source),
+        "source_like_target": np.flatnonzero(_are_in_other(sources, *languages, is_own=is_own[0])),
+        "target_like_source": np.flatnonzero(_are_in_other(targets, *languages[::-1], is_own=is_own[1])),
     }
 
 
-def _compare(
+def _are_in_other(
     lines: Sequence[str], own: NDArray[np.float64], other: NDArray[np.float64], *, is_own: bool
-) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
-    """Which lines are far likelier under the other language, and their nats per trigram under both; NaN: too short."""
+) -> NDArray[np.bool_]:
+    """Which lines are far likelier under the other language than under their own."""
     smoothing = _ADDED * len(own)
     rest = np.maximum(own - 1.0, 0.0) if is_own else own
     own_log = np.log(rest + _ADDED) - np.log(own.sum() + smoothing)
@@ -166,25 +155,9 @@ def _compare(
     parts = []
     for buckets, lengths in _hash_trigrams(lines):
         line_of_trigram = np.repeat(np.arange(len(lengths)), lengths)[:-2]
-        evidence, own_sum, other_sum = (
-            np.bincount(line_of_trigram, terms[buckets], minlength=len(lengths))
-            for terms in (difference, own_log, other_log)
-        )
-        is_other = (evidence > _MIN_NATS) & (evidence > _MIN_NATS_A_CHARACTER * lengths)
-        counts = np.where(lengths >= _MIN_CHARACTERS, lengths, np.nan)
-        parts.append((is_other, own_sum / counts, other_sum / counts))
-    is_other, own_fits, other_fits = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return is_other, own_fits, other_fits
-
-
-def _lowest_usual(fits: NDArray[np.float64]) -> float:
-    """The fit below which a line is unlike the rest of its side; minus infinity if too few are known."""
-    known = fits[~np.isnan(fits)]
-    if len(known) < FEW_PAIRS:
-        return -np.inf
-    middle = np.median(known)
-    usual = 1.4826 * np.median(np.abs(known - middle))
-    return float(middle - _MAX_DEVIATIONS * max(usual, 0.05))
+        evidence = np.bincount(line_of_trigram, difference[buckets], minlength=len(lengths))
+        parts.append((evidence > _MIN_NATS) & (evidence > _MIN_NATS_A_CHARACTER * lengths))
+    return np.concatenate(parts)
 
 
 def _hash_trigrams(lines: Sequence[str]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:

@@ -70,7 +70,7 @@ def test_what_is_put_in_is_removed(clean_config: Path, text: dict[str, Lines]) -
         spoil(line, "boilerplate", source="Alle Rechte sind vorbehalten.")
     spoil(120, "source_like_target", source=targets[700])
     spoil(130, "target_like_source", target=sources[700])
-    spoil(140, "source_like_neither", source="Dwóch mężczyzn stoi przed sklepem i rozmawia o pogodzie.")
+    spoil(140, "unrelated", source="Dwóch mężczyzn stoi przed sklepem i rozmawia o pogodzie.")
     spoil(150, "unrelated", target=targets[800])
     spoil(160, "unlikely_length", target=" ".join(targets[160:164]))
     spoil(170, "invisible", source=f"\u200b{sources[170]}")

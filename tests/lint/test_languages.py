@@ -21,10 +21,10 @@ def languages(some: Text) -> TrigramCounts:
 
 
 def test_clean_text_is_in_its_languages(some: Text, held_out: Text, languages: TrigramCounts) -> None:
-    assert [side.tolist() for side in find_wrong_languages(*some, languages, is_own=(True, True)).values()] == [[]] * 4
+    assert [side.tolist() for side in find_wrong_languages(*some, languages, is_own=(True, True)).values()] == [[]] * 2
     assert [side.tolist() for side in find_wrong_languages(*held_out, languages, is_own=(False, False)).values()] == [
         []
-    ] * 4
+    ] * 2
 
 
 def test_lines_on_the_wrong_side(some: Text) -> None:
@@ -43,27 +43,11 @@ def test_lines_on_the_wrong_side(some: Text) -> None:
         assert len(positions) >= 0.95 * len(put_in)
 
 
-def test_a_third_language(some: Text) -> None:
-    foreign = [
-        "Un homme assis sur un banc lit son journal dans le parc.",
-        "El perro corre por la calle con una pelota en la boca.",
-        "Dwóch mężczyzn stoi przed sklepem i rozmawia.",
-    ]
-    sources, targets = [*some[0], *foreign], [*some[1], *("The dog is hungry.",) * 3]
-    learnt = learn_languages(sources, targets)
-    assert learnt is not None
-    found = find_wrong_languages(sources, targets, learnt, is_own=(True, True))
-    # Spanish may also pass for English, beside German.
-    assert sorted([*found["source_like_neither"], *found["source_like_target"]]) == [3000, 3001, 3002]
-    assert {3000, 3002} <= set(found["source_like_neither"].tolist())
-    assert len(found["target_like_source"]) == len(found["target_like_neither"]) == 0
-
-
 def test_one_language_on_both_sides_and_too_few_lines(some: Text) -> None:
     learnt = learn_languages(some[1], some[1][::-1])
     assert learnt is not None
     found = find_wrong_languages(some[1], some[1][::-1], learnt, is_own=(True, True))
-    assert [side.tolist() for side in found.values()] == [[]] * 4
+    assert [side.tolist() for side in found.values()] == [[]] * 2
     assert learn_languages(some[0][:199], some[1][:199]) is None
 
 

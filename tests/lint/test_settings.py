@@ -47,8 +47,6 @@ def test_our_presets_have_no_findings(preset: str) -> None:
     ("model.norm=post model.num_encoder_layers=6 training.warmup_steps=500", "post_norm_deep",
      "with 6 layers and training.warmup_steps = 500", "set model.norm=pre"),
     ("model.norm=post model.num_decoder_layers=16 training.warmup_steps=1000", "post_norm_deep", "16 layers", "pre"),
-    ("training.optimizer=adam training.weight_decay=0.01", "weight_decay_with_adam", "training.weight_decay = 0.01",
-     "training.optimizer=adamw"),
     ("training.freeze=[encoder,decoder.0-1]", "frozen_at_random", "training.freeze = [encoder, decoder.0-1]",
      "training.initialize_from"),
     ("training.lora_rank=8", "frozen_at_random", "training.lora_rank = 8", "training.initialize_from"),

@@ -45,10 +45,9 @@ def test_a_script_that_the_vocabulary_does_not_cover(byte_fallback: bool) -> Non
     config = configured(vocab_size=270 if byte_fallback else 12, byte_fallback=byte_fallback)
     lines = ["два пса", "a дом", "кот", "ab cd"]
     (finding,) = spelling(config, *lines, learnt=("ab cd", "dc ba"))
-    assert (finding.name, finding.severity) == ("script_not_covered", "warning" if byte_fallback else "error")
-    assert "Cyrillic" in finding.message
-    (few,) = spelling(config, *lines, "ab", "cd", learnt=("ab cd", "dc ba"))  # most lines are spelt
-    assert few.name != "script_not_covered"
+    assert finding.severity == ("warning" if byte_fallback else "error")
+    (few,) = spelling(config, *lines, *["ab cd"] * 9, learnt=("ab cd", "dc ba"))  # most lines are spelt
+    assert few.severity == "warning"
 
 
 def examine(*sides: list[list[int]], lines: tuple[str, ...] = (), share: float = 1.0) -> VocabularyReport:
@@ -58,11 +57,11 @@ def examine(*sides: list[list[int]], lines: tuple[str, ...] = (), share: float =
 
 
 def test_entries_that_are_not_used() -> None:
-    assert examine([[*range(4, 265)] * 10], []) == ("joint", 265, 265 - 4 - 256, 0, 0, 10.0, None)
+    assert examine([[*range(4, 265)] * 10], []) == ("joint", 265, 265 - 4 - 256, 0, 0, None)
     ids = [[260] * 10, [261] * 9, [262]]  # an entry ten times, one nine times, one once
-    assert examine(ids[:1], ids[1:])[2:6] == (5, 2, 4, 1.0)
+    assert examine(ids[:1], ids[1:])[2:5] == (5, 2, 4)
     # Of a corpus ten times as large, the one that was seen once is expected ten times.
-    assert examine(ids, [], share=0.1)[2:6] == (5, 2, 2, 10.0)
+    assert examine(ids, [], share=0.1)[2:5] == (5, 2, 2)
 
 
 def test_subwords_per_word() -> None:
@@ -73,22 +72,13 @@ def test_subwords_per_word() -> None:
 
 
 def used(**values: object) -> VocabularyReport:
-    report = VocabularyReport("joint", 500, 240, num_unused=0, num_rare=12, median_count=5198.0, subwords_per_word=3.04)
+    report = VocabularyReport("joint", 500, 240, num_unused=0, num_rare=12, subwords_per_word=3.04)
     return report._replace(**values)
 
 
 def configured(**tokenizer: object) -> Config:
     values = {f"tokenizer.{key}": value for key, value in {"vocab_size": 500, **tokenizer}.items()}
     return override_config(load_config("multi30k").config, values)
-
-
-def test_a_vocabulary_too_small_for_the_text() -> None:
-    """The numbers are those of Multi30k's training set with a joint vocabulary of 500."""
-    (finding,) = vocabulary_findings([used()], configured())
-    assert (finding.severity, finding.name) == ("warning", "vocabulary_small_for_corpus")
-    assert "3.0 subwords per word" in finding.message
-    assert "half of its 240 entries occur 5,198 times or more" in finding.message
-    assert finding.hint == "double tokenizer.vocab_size = 500"
 
 
 def test_a_vocabulary_too_large_for_the_text_or_of_other_text() -> None:
@@ -100,18 +90,9 @@ def test_a_vocabulary_too_large_for_the_text_or_of_other_text() -> None:
     assert "tokenizer.source_model=null" in finding.hint
 
 
-@pytest.mark.parametrize(
-    "values, settings",
-    [
-        ({"subwords_per_word": 2.5}, {}),
-        ({"median_count": 399.0}, {}),  # little text: with more entries each would be rare
-        ({"subwords_per_word": None}, {}),
-        ({"num_entries": 740, "median_count": 858.0, "subwords_per_word": 2.06}, {}),  # Multi30k with 1,000
-        ({}, {"source_model": "given.model"}),
-    ],
-)
-def test_a_small_vocabulary_that_suits(values: dict[str, object], settings: dict[str, object]) -> None:
-    assert list(vocabulary_findings([used(**values)], configured(**settings))) == []
+@pytest.mark.parametrize("values", [{"num_rare": 120}, {"num_entries": 99, "num_rare": 99}])
+def test_a_vocabulary_that_suits(values: dict[str, object]) -> None:
+    assert list(vocabulary_findings([used(**values)], configured())) == []
 
 
 def test_lengths() -> None:

@@ -18,6 +18,7 @@ from translate.lint.findings import KINDS, Finding, Location, Severity, Suspects
 from translate.lint.languages import KnownLanguage
 from translate.lint.misalignment import Ints, Misaligned, ShiftedLines, TokenIds, count_items
 from translate.lint.near_duplicates import near_duplicate_hashes
+from translate.placeholders import TAGS
 from translate.trigrams import find_wrong_languages
 
 [_EMPTY] = hash_lines([""])
@@ -33,7 +34,7 @@ _RUN_PAIRS = 500  # per run of a sample; a run alone is enough to show whether i
 # with lead bytes that do not occur in other text: "Spaß“" could be the bytes of a letter too, and is left alone.
 _MISREAD = "".join(bytes([byte]).decode("cp1252", "ignore") for byte in range(0x80, 0xC0)) + "\x81\x8d\x8f\x90\x9d"
 _CYRILLIC_MISREAD = "(?:[ÐÑ][\u0080-\u00bf]){2}"
-_TAGS = "br|p|b|i|u|div|span|a|font|td|tr"
+_TAGS = "|".join(("div", *TAGS.split()))
 _PATTERNS = {
     "line_end": re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"),
     "control": re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]"),  # and halves of surrogate pairs

@@ -85,7 +85,7 @@ class Kind(NamedTuple):
 # Why these shares: copies hurt from 1 to 2 % on (Ott et al. 2018, arXiv 1803.00047;
 # Khayrallah and Koehn 2018, arXiv 1805.12282, who find that 5 % of other noise costs little).
 # fmt: off
-_SWAPPED, _FOREIGN = "remove them, or swap their sides", "inspect them, and remove them"
+_SWAPPED = "remove them, or swap their sides"
 KINDS: dict[str, Kind] = {
     "empty": Kind("have an empty side", "training skips them; remove them from held-out text"),
     "equal": Kind("have a target that equals the source", "remove those that should be translated (1 % already hurts),"
@@ -101,8 +101,6 @@ KINDS: dict[str, Kind] = {
                         "remove them: they are not translations"),
     "source_like_target": Kind("have a source that looks like the target language", _SWAPPED, 0.005, 0.5),
     "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
-    "source_like_neither": Kind("have a source that may be in a third language", _FOREIGN),
-    "target_like_neither": Kind("have a target that may be in a third language", _FOREIGN),
     "shifted": Kind("match a neighbouring line: a line is missing or duplicated on one side",
                     "find that line, and realign the files", 0.0, 0.1),
     "unrelated": Kind("are not translations of each other", "check that the two sides belong together", 0.0, 0.1),

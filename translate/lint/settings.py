@@ -109,10 +109,9 @@ class Check(NamedTuple):
 
 # fmt: off
 # Sources: Popel and Bojar 2018, arXiv 1804.00247 (learning rate); Xiong et al. 2020, arXiv 2002.04745 (warm-up); Bapna
-# et al. 2018, arXiv 1808.07561 (depth); Loshchilov and Hutter 2019, arXiv 1711.05101 (Adam scales L2's gradient up like
-# every other); Sennrich and Zhang 2019, arXiv 1905.11901 (dropout; 1,000 tokens per step are best on the smallest
-# corpora); Wu et al. 2021, aclanthology.org/2021.acl-long.480 (on Multi30k transformer-base, with over 100 parameters
-# per target token, is clearly worse than a model of 3 million parameters).
+# et al. 2018, arXiv 1808.07561 (depth); Sennrich and Zhang 2019, arXiv 1905.11901 (dropout; 1,000 tokens per step are
+# best on the smallest corpora); Wu et al. 2021, aclanthology.org/2021.acl-long.480 (on Multi30k transformer-base, with
+# over 100 parameters per target token, is clearly worse than a model of 3 million parameters).
 CHECKS = [
     Check("warmup_longer_than_training", "warning",
           lambda case: case.training.warmup_steps >= case.training.max_steps > 1,
@@ -129,10 +128,6 @@ CHECKS = [
           and (case.depth >= 16 or (case.depth >= 6 and case.training.warmup_steps <= 500)),
           "model.norm = 'post' with {depth} layers and training.warmup_steps = {training.warmup_steps}: without a long"
           " warm-up, such models diverge or stay poor, and from 16 layers on with one too", "set model.norm=pre"),
-    Check("weight_decay_with_adam", "warning",
-          lambda case: case.training.optimizer == "adam" and case.training.weight_decay >= 1e-3,
-          "training.weight_decay = {training.weight_decay:g} with training.optimizer = 'adam' is L2 regularisation,"
-          " which Adam makes far stronger", "set training.optimizer=adamw"),
     Check("frozen_at_random", "warning", lambda case: bool(case.frozen) and case.is_new,
           "{frozen}: frozen weights keep their random initial values and learn nothing",
           "name a run as training.initialize_from, or train all weights"),

@@ -1,6 +1,5 @@
 """The text as tokens: lengths, characters without an entry, and how well the vocabulary suits the text."""
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -20,12 +19,11 @@ from translate.trigrams import count_words, explain_unspaced
 _NUM_SPECIAL = 4  # PAD, UNK, BOS, EOS
 _MAX_EXAMINED_LINES = 1000  # for the characters' names; the counts of tokens are of all lines
 _NUM_CHARACTERS = 10
+_MUCH_LOST = 0.25  # of the tokens; a word without any known letter is one or two tokens
 _RARE_COUNT = 10  # an entry with fewer occurrences is rare
 _RARE_SHARE = 0.5
 _FEW_ENTRIES = 100  # so few that all are needed
-_MANY_SUBWORDS = 2.5  # per word; Multi30k has 3.0 with a vocabulary of 500, and 1.3 with 8,000
 _OWN_TOKENIZER = "train a tokenizer on this corpus: set tokenizer.source_model=null"
-_LEARNT_COUNT = 400  # an entry can still be learnt from half as many occurrences
 MUCH_NORMALIZED, LITTLE_NORMALIZED = 0.05, 0.001  # shares of the targets
 
 
@@ -37,7 +35,6 @@ class VocabularyReport(NamedTuple):
     num_entries: int
     num_unused: int
     num_rare: int  # with fewer than 10 occurrences in training, unused ones included
-    median_count: float  # occurrences in training: half of the entries have more
     subwords_per_word: float | None  # None: words are not separated by spaces
 
 
@@ -61,8 +58,8 @@ def spelling_findings(
 ) -> Iterator[Finding]:
     """Findings about characters that the vocabulary has no entry for.
 
-    They are a warning from 0.1 % of the tokens on if they are lost, and from 2 % on if they are spelt as bytes. If most
-    letters of a script are lost, that is an error.
+    If they are lost, they are a warning from 0.1 % of the tokens on, and an error from a quarter on, as in a script
+    that the vocabulary does not cover; if they are spelt as bytes, a warning from 2 % on.
 
     Args:
         ids: The tokens of the sample's sources, and of its targets.
@@ -86,18 +83,13 @@ def spelling_findings(
             hint = "tokenizer.add_characters=true adds the training text's characters to the vocabulary"
         num_odd = int(is_odd[tokens].sum())
         share = num_odd / len(tokens)
-        severity: Severity = "warning" if share >= threshold else "note"
+        is_error = is_lost and share >= _MUCH_LOST
+        severity: Severity = "error" if is_error else "warning" if share >= threshold else "note"
         shown = " ".join(map(_with_code, odd[:_NUM_CHARACTERS]))
         units = f"{survey.unit}{'s' * (len(odd_lines) > 1)}"
         where = f"{len(odd_lines):,} {units}, the first {int(sample.numbers[odd_lines[0]]) + 1:,}"
         counts = f"{num_odd:,} of {len(tokens):,} {side} tokens ({share:.2%})"
         message = f"{survey.key}: {counts}, in {where}, {what}: {shown}"
-        letters = Counter({character: number for character, number in characters.items() if character.isalpha()})
-        odd_letters = [character for character in odd if character in letters]
-        if len(odd_lines) > len(lines) / 2 and sum(letters[letter] for letter in odd_letters) > letters.total() / 2:
-            script = unicodedata.name(odd_letters[0], "?").partition(" ")[0].title()
-            message += f". The vocabulary does not cover the {script} script"
-            name, severity = "script_not_covered", "error" if is_lost else "warning"
         yield Finding(severity, name, message, hint)
 
 
@@ -120,19 +112,15 @@ def examine_vocabularies(
         counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
         counts = counts[_NUM_SPECIAL:][~_byte_ids(tokenizer)[_NUM_SPECIAL:]]
         num_unused, num_rare = int((counts == 0).sum()), int((counts < _RARE_COUNT * share).sum())
-        median = float(np.median(counts)) / share
         num_words = count_words(own_lines)
         subwords = len(tokens) / num_words if num_words else None
-        numbers = tokenizer.vocab_size, len(counts), num_unused, num_rare, median, subwords
+        numbers = tokenizer.vocab_size, len(counts), num_unused, num_rare, subwords
         reports.append(VocabularyReport(name, *numbers))
     return reports
 
 
 def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config) -> Iterator[Finding]:
-    """Vocabularies that were trained on other text, or are too large or too small for this text.
-
-    Entries that hardly occur are not learnt. With few entries, all are frequent, but sentences are long and slow; the
-    text supports a larger vocabulary if half of the entries would stay frequent when split in two.
+    """Vocabularies that were trained on other text, or are too large for this text: rare entries are not learnt.
 
     A few entries that never occur are normal: BPE keeps the halves of what it merges. Gowda and May 2020
     (https://aclanthology.org/2020.findings-emnlp.352) ask for 100 occurrences of 95 % of the entries. Corpora of
@@ -146,18 +134,6 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
             halve = f"halve tokenizer.vocab_size = {config.tokenizer.vocab_size}"
             hint = halve if config.tokenizer.source_model is None else _OWN_TOKENIZER
             yield Finding("warning", "vocabulary_large_for_corpus", f"{vocabulary.num_rare:,} {entries} {rare}", hint)
-        elif (
-            (subwords := vocabulary.subwords_per_word or 0.0) > _MANY_SUBWORDS
-            and config.tokenizer.source_model is None
-            and vocabulary.median_count >= _LEARNT_COUNT
-        ):
-            message = (
-                f"the {vocabulary.name} vocabulary has {subwords:.1f} subwords per word, so sentences are long and"
-                f" slow; half of its {num_entries:,} entries occur {vocabulary.median_count:,.0f} times or more, so"
-                " more entries could be learnt too"
-            )
-            hint = f"double tokenizer.vocab_size = {config.tokenizer.vocab_size}"
-            yield Finding("warning", "vocabulary_small_for_corpus", message, hint)
 
 
 def find_normalized(lines: Sequence[str], normalized: Sequence[str]) -> tuple[list[int], Counter[str]]:
