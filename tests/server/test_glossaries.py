@@ -162,10 +162,16 @@ def test_deepls_client_translates_documents(connect: deepl.DeepLClient, expected
     )
     assert (state.status.value, state.billed_characters) == ("done", len(source.read_bytes().decode()))
     assert target.read_bytes().decode() == f"\ufeff<p>{expected}</p>\r\n<!-- ü -->"
-    for name, content, named in (("a.docx", b"PK", "a.docx"), ("a.html", b"\xff", "a.html"), ("a", b"x", "a")):
+    for name, content, named in (
+        ("a.docx", b"PK", "a.docx"),
+        ("a.html", b"\xff", "a.html"),
+        ("a", b"x", "a"),
+        ("b.xlf", b"<a>", "b.xlf: "),
+    ):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(deepl.DeepLException, match=named):
-            connect.translate_document_from_filepath(tmp_path / name, target, target_lang="EN-US")
+        with pytest.raises((deepl.DeepLException, deepl.DocumentTranslationException), match=named):
+            translated = tmp_path / f"out{Path(name).suffix}"
+            connect.translate_document_from_filepath(tmp_path / name, translated, target_lang="EN-US")
     (tmp_path / "a.txt").write_text("Hund")
     with pytest.raises(deepl.DeepLException, match="to FR"):
         connect.translate_document_from_filepath(tmp_path / "a.txt", tmp_path / "b.txt", target_lang="FR")
@@ -219,7 +225,7 @@ def test_uploads_are_limited_and_errors_are_told(
         wait.set()
         while (state := client.post(path, json=key).json())["status"] == "translating":
             pass
-        assert (state["status"], state["error_message"]) == ("error", "the text is damaged")
+        assert (state["status"], state["error_message"]) == ("error", "a.txt: the text is damaged")
         assert app.state.num_active == 0
         assert client.post("/v2/document", **given).status_code == 200
         assert client.post(path, json=key).status_code == 404

@@ -179,13 +179,20 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             continue  # like `datasets`
         place = f"{path}, line {number}"
         try:
-            row = json.loads(text)
+            row = json.loads(text, object_pairs_hook=_unique_keys)
         except (ValueError, RecursionError) as error:
             character, reason = getattr(error, "colno", 1), getattr(error, "msg", error)
             raise InputError(f"{place}, character {character}: is not JSON ({reason}); {needed}") from error
         if not isinstance(row, dict):
             raise InputError(f"{place}: is {_shown(row)}; {needed}")
         yield place, row
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a repeated key is an error, where Python would take the last value."""
+    if len(row := dict(pairs)) < len(pairs):
+        raise ValueError("an object gives a key twice")
+    return row
 
 
 def _column_names(row: dict[str, Any], depth: int = 10) -> Iterator[str]:

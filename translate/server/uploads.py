@@ -44,12 +44,12 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], glossaries: Gloss
     """Add the paths of documents."""
     uploads: dict[tuple[str, str], asyncio.Task[dict[str, Any]]] = {}  # by id and key; the state of each at its end
 
-    async def translate(model: ServedModel, text: str, **how: Any) -> dict[str, Any]:
+    async def translate(name: str, model: ServedModel, text: str, **how: Any) -> dict[str, Any]:
         try:
             [document] = await model.translate_documents(None, [text], options={}, **how)
             return {"status": "done", "billed_characters": len(text), "text": document.text}
         except Exception as error:
-            return {"status": "error", "error_message": explain(error)[1]}
+            return {"status": "error", "error_message": f"{name}: {explain(error)[1]}"}
         finally:
             app.state.num_active -= 1
 
@@ -70,7 +70,8 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], glossaries: Gloss
             raise HTTPException(429, f"{_MOST} documents are being translated; try again later", {"Retry-After": "10"})
         app.state.num_active += 1  # a server that stops finishes it
         document_id, key = str(uuid.uuid4()), str(uuid.uuid4())
-        work = translate(model, text, document_format=document_format, direction=direction, terminology=terminology)
+        how = {"document_format": document_format, "direction": direction, "terminology": terminology}
+        work = translate(question.filename, model, text, **how)
         uploads[document_id, key] = asyncio.create_task(work)
         return {"document_id": document_id, "document_key": key}
 
