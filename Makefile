@@ -12,7 +12,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SHOW := $(BIN)/translate show
-AS := --dpi 72 --output docs/pictures/
+AS := --output docs/pictures/
 INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt
 # Bytecode is cached even where the environment forbids it: every test process would compile PyTorch and the tests again.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal

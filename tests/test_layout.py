@@ -167,7 +167,6 @@ READS = {
     "visualize/page.py: files('translate.visualize').joinpath(name).read_text": "a file of this package",
     "lint/dry_run.py: (_PROCESS / 'status').read_text": "of the kernel",
     "memory.py: path.read_text": "of the kernel",
-    "visualize/drawing.py: json.load": "of standard input",
     "exchange/marian.py: settings.read_bytes": "a temporary file of our own",
     "exchange/pretrained.py: torch.load": "mapped; it is checked before",
     "atomic.py: path.open": "to write",
@@ -190,7 +189,6 @@ ENCODES = {
     "runs/directory.py": "our mark",
     "runs/log.py": "escaped",
     "server/gate.py": "a token, which is ASCII",
-    "visualize/drawing.py": "printable",
     "visualize/page.py": "printable",
 }
 READERS = re.compile(r"(.*\.)?(open|read_text|read_bytes|safe_open|ParquetFile)|(np|torch)\.load|json\.load")

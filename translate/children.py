@@ -4,41 +4,35 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from translate.errors import RunError
-
-
-class EndedBySignal(RunError):
-    """A signal has ended a program, which could not say why."""
-
 
 _running: list[subprocess.Popen[bytes]] = []
 
 
-def run_program(command: Sequence[str], *, content: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
-    """Run a program with `content` as its standard input, and return what it prints.
+def run_program(command: Sequence[str]) -> bytes:
+    """Run a program with an empty standard input, and return what it prints.
 
     The program leads a session of its own, whose other processes are ended after it.
 
     Raises:
-        EndedBySignal: A signal ends it.
-        RunError: It cannot be started, or fails; the message has the last line that it printed.
+        RunError: It cannot be started, a signal ends it, or it fails; the message has the last line that it printed.
     """
     pipe = subprocess.PIPE
     try:
-        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True)
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
     except OSError as error:  # such as a file that is not a program
         raise RunError(f"{command[0]} cannot be run: {error.strerror or error}") from error
     with child:
         _running.append(child)
         try:
-            output, errors = child.communicate(content)
+            output, errors = child.communicate()
         finally:
             _end(child)
             _running.remove(child)
     if (code := child.returncode) < 0:
-        raise EndedBySignal(f"{command[0]} was ended by a signal ({signal.strsignal(-code)})")
+        raise RunError(f"{command[0]} was ended by a signal ({signal.strsignal(-code)})")
     if code:
         printed = (errors.strip() or output.strip() or b"it printed nothing").decode(errors="replace")
         raise RunError(f"{command[0]} failed with exit code {code}: {printed.splitlines()[-1]}")

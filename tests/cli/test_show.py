@@ -30,7 +30,7 @@ def test_attention_of_a_decoded_sentence(learnt: Path) -> None:
 
 def test_figures(learnt: Path) -> None:
     pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
-    result = translate("show", "attention", learnt, "Hund läuft", "-o", "attention.png", "--dpi", "40")
+    result = translate("show", "attention", learnt, "Hund läuft", "-o", "attention.png")
     assert (result.exit_code, result.stderr) == (0, "attention.png: Hund läuft → dog runs\n")
     assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
     result = succeed("show", "masks", learnt, "Hund", "Hund läuft", "-o", "masks.svg")

@@ -37,7 +37,6 @@ SHELL: dict[str, str] = {  # by row of docs/bad-input.md; $T is the command, $RU
     "messages-full": '$T decode "$RUN" "$TEXT" 2> /dev/full > out; code=$?; test $(wc -l < out) = 5 && exit $code',
     "messages-closed": '$T decode "$RUN" "$TEXT" 2>&- > out; code=$?; test $(wc -l < out) = 5 && exit $code',
     "output-no-temporary": 'ulimit -f 0; $T decode "$RUN" "$TEXT" | { test $(wc -l) = 5; }',
-    "figure-memory": 'ulimit -v 14000000; $T show curves "$RUN" --output a.png',
     "directory-deleted": 'mkdir gone; cd gone; rmdir ../gone; $T verify "$RUN"',
     "name-bytes": """$T decode "$RUN" "$(printf 'x\\377')\"""",
     "name-bytes-ascii": """LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 $T decode "$RUN" "$(printf 'x\\377')\"""",
@@ -67,8 +66,6 @@ def translate(*arguments: Any, stdin: bytes = b"") -> str:
 def test_streams(folder: Path, bad_input_rows: dict[str, Any], tmp_path: Path, row_id: str) -> None:
     if "/dev/full" in SHELL[row_id] and not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
-    if row_id == "figure-memory":
-        pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
     row = bad_input_rows[row_id]
     names = {"T": " ".join(COMMAND), "RUN": str(folder / "run"), "TEXT": str(folder / "lines.in")}
     shell = ["sh", "-c", f"exec 3> code; {SHELL[row_id]}"]

@@ -72,11 +72,10 @@ def compare(
     from translate.evaluation.compare import compare, translate_systems
     from translate.evaluation.programs import MetricProgram
     from translate.visualize.comparison import comparison_picture, comparison_tables
-    from translate.visualize.page import choose_picture_file, save_picture
+    from translate.visualize.page import picture_format, save_picture
 
     programs = MetricProgram.parse_all(metric, scoring, num_references=len(references))
-    page = choose_picture_file(output, name="comparison") if output else None
-    if page is not None and page.format != "html":
+    if output is not None and picture_format(output) != "html":
         raise InputError(f"--output {output}: a comparison is a page, so end it in .html")
     check_outputs({"--output": output})
     names = distinct_names(systems)
@@ -89,8 +88,8 @@ def compare(
         logger.warning(f"{name}: {warning}")
     shown = [f"{name}: {comparison.num_lines:,} lines", *map(_as_text, comparison_tables(comparison))]
     print_result("\n\n".join(shown), {"set": name, **plain(comparison)}, as_json=as_json)
-    if page is not None:
-        save_picture(comparison_picture(comparison, test_set=name), page)
+    if output is not None:
+        save_picture(comparison_picture(comparison, test_set=name), output)
     require_scores(metric, comparison.metrics)
 
 

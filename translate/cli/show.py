@@ -22,7 +22,6 @@ from translate.errors import InputError
 from translate.messages import escaped
 
 if TYPE_CHECKING:
-    from translate.visualize.page import PictureFile
     from translate.visualize.panels import Picture
 
 logger = logging.getLogger(__name__)
@@ -34,15 +33,14 @@ def picture_command(name: str) -> Decorator:
     """Make a function the command `show NAME`, with the options of a picture; `file` is its output file."""
     formats = "a page (.html) or a figure (.png or .svg)"
     output = Option("--output", "-o", metavar="FILE", help=f"Write {formats} to this file. Default: {name}.html.")
-    dpi = Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG. Default: 160.")
-    options = {"output": Annotated[Path | None, output], "dpi": Annotated[int | None, dpi]}
+    options = {"output": Annotated[Path | None, output]}
 
-    def choose_file(_: object, dpi: int | None = None, output: Path | None = None) -> "PictureFile":
-        from translate.visualize.page import choose_picture_file
+    def choose_file(_: object, output: Path = Path(f"{name}.html")) -> Path:
+        from translate.visualize.page import picture_format
 
-        file = choose_picture_file(output, name=name, dots_per_inch=dpi)
-        check_outputs({"--output": file.path})
-        return file
+        picture_format(output)
+        check_outputs({"--output": output})
+        return output
 
     return lambda command: show_app.command(name)(add_options(command, options, name="file", gather=choose_file))
 
@@ -50,7 +48,7 @@ def picture_command(name: str) -> Decorator:
 @picture_command("attention")
 @takes_languages
 def show_attention(
-    file: "PictureFile",
+    file: Path,
     run: RunArgument,
     sentence: Annotated[str, Argument(metavar="SENTENCE", help="A sentence in the source language.")],
     target: Annotated[str | None, Option(metavar="TEXT", help="Force this translation instead of decoding.")] = None,
@@ -73,20 +71,20 @@ def show_attention(
       translate show attention runs/demo "Ein Hund bellt." --kind encoder --layer 1
     """
     from translate.decoding.loading import load_own_translator
-    from translate.visualize.attention import AttentionChoice, attention_page, attention_picture, look_at_attention
+    from translate.visualize.attention import AttentionChoice, look_at_attention
 
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
     loaded = load_own_translator(run, checkpoint=checkpoint)
     translator, name, step = loaded.translator.toward(**languages), escaped(run.path.resolve().name), loaded.model.step
     attention = look_at_attention(translator, sentence, target=target, choice=choice, name=name, step=step)
-    picture = attention_page(attention) if file.format == "html" else attention_picture(attention)
-    _save(picture, file, f"{attention.pair.source_text} → {attention.pair.target_text}")
+    attention.save(file)
+    logger.info(f"{file}: {attention.pair.source_text} → {attention.pair.target_text}")
 
 
 @picture_command("masks")
 @takes_languages
 def show_masks(
-    file: "PictureFile",
+    file: Path,
     run: RunArgument,
     sentences: Annotated[list[str], Argument(metavar="SENTENCE", help="Sentences that form a batch.")],
     target: Annotated[list[str] | None, Option(metavar="TEXT", help="A translation; once per sentence.")] = None,
@@ -108,7 +106,7 @@ def show_masks(
 
 @picture_command("positions")
 def show_positions(
-    file: "PictureFile",
+    file: Path,
     config_or_run: Annotated[str, Argument(metavar="CONFIG|RUN", help="A config, a preset or a run directory.")],
     length: Annotated[
         int | None,
@@ -137,7 +135,7 @@ def show_positions(
 
 @picture_command("curves")
 def show_curves(
-    file: "PictureFile",
+    file: Path,
     runs: Annotated[list[SavedRun], Argument(help="Run directories, finished or still training.", **RUN)],
     over: Annotated[Literal["step", "minutes"], Option(help="The horizontal axis.")] = "step",
 ) -> None:
@@ -155,7 +153,7 @@ def show_curves(
 @picture_command("alignments")
 @takes_languages
 def show_alignments(
-    file: "PictureFile",
+    file: Path,
     run: RunArgument,
     source: Annotated[Path, Option(metavar="F", help="Text in the source language.")],
     reference: Annotated[Path, Option(metavar="F", help="Its translations.")],
@@ -184,10 +182,10 @@ def show_alignments(
     from translate.evaluation.test_sets import choose_pairs
     from translate.visualize.alignments import align_pairs, alignments_picture
 
-    links_file = pharaoh or file.path.with_suffix(".align")
+    links_file = pharaoh or file.with_suffix(".align")
     loaded = load_own_translator(run, checkpoint=checkpoint)
     translator, pairs = loaded.translator.toward(**languages), choose_pairs(run.config, source, reference)
-    check_outputs({"--output": file.path, "--pharaoh": links_file})
+    check_outputs({"--output": file, "--pharaoh": links_file})
     if first > len(pairs.sources):
         raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")
     if layer is not None:
@@ -202,8 +200,8 @@ def show_alignments(
     _save(picture, file, f"lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
 
 
-def _save(picture: "Picture | str", file: "PictureFile", message: str = "") -> None:
+def _save(picture: "Picture", file: Path, message: str = "") -> None:
     from translate.visualize.page import save_picture
 
     save_picture(picture, file)
-    logger.info(f"{file.path}: {message or picture.title}")
+    logger.info(f"{file}: {message or picture.title}")

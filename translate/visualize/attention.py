@@ -19,7 +19,7 @@ from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.visualize.charts import COLOURS
-from translate.visualize.page import choose_picture_file, fill_template, save_picture
+from translate.visualize.page import fill_template, picture_format, save_picture
 from translate.visualize.panels import Matrix, Panel, Picture, check_numbers
 from translate.visualize.sentences import MERGED, SentencePair, Tokens, read_sentence
 
@@ -77,8 +77,8 @@ class Attention(NamedTuple):
             InputError: The file has another ending, or a figure needs a package that is not installed.
             RunError: The file cannot be written.
         """
-        chosen = choose_picture_file(Path(file), name="attention")
-        save_picture(attention_page(self) if chosen.format == "html" else attention_picture(self), chosen)
+        file = Path(file)
+        save_picture(attention_page(self) if picture_format(file) == "html" else attention_picture(self), file)
 
     def __repr__(self) -> str:
         return f"<{self.title}: {self.pair.source_text} → {self.pair.target_text}>"

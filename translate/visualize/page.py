@@ -2,23 +2,19 @@
 
 import html
 import json
-import logging
 import re
 import textwrap
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from translate.atomic import open_output
 from translate.data.tokenizer import SPACE
 from translate.errors import InputError, import_extra
 from translate.visualize.charts import chart_specs, theme
-from translate.visualize.drawing import draw
 from translate.visualize.panels import Curves, Matrix, Picture, Table, printable
-
-logger = logging.getLogger(__name__)
 
 PictureFormat = Literal["html", "png", "svg"]
 _PAGE_FONT = 'system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
@@ -26,53 +22,35 @@ _FIGURE_FONT = "Liberation Sans, DejaVu Sans, sans-serif"  # the first comes wit
 _MOST_CELLS = 600_000  # per figure: an SVG of some 30 MB
 _WIDTH = 1250  # a figure's charts are placed side by side up to this width
 _NOTHING = {"height": 1, "data": {"values": []}, "mark": "point"}  # a chart without marks
-_MOST_DOTS = 60_000_000  # a larger figure gets a lower resolution
+_DOTS_PER_INCH, _MOST_DOTS = 160, 60_000_000  # of a PNG; a larger one gets a lower resolution
 _CDN = "https://cdn.jsdelivr.net"
 _VEGA = ("vega@6.2", "vega-lite@6.4", "vega-embed@7.0")  # the versions bundled with vl-convert
 _FORMATS: dict[str, PictureFormat] = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg"}
-DOTS_PER_INCH = 160
 
 
-class PictureFile(NamedTuple):
-    """The file in which a picture will be saved."""
-
-    path: Path
-    format: PictureFormat
-    dots_per_inch: int = DOTS_PER_INCH  # of a PNG
-
-
-def choose_picture_file(output: Path | None, *, name: str, dots_per_inch: int | None = None) -> PictureFile:
-    """The file that the user asked for, whose ending determines the format.
-
-    Args:
-        output: The file; None: NAME.html in the working directory.
-
-    Raises:
-        InputError: The file has another ending, or `dots_per_inch` is given without a PNG.
-    """
-    output = output or Path(f"{name}.html")
-    chosen = _FORMATS.get(output.suffix.lower())
+def picture_format(file: Path) -> PictureFormat:
+    """The format that the ending of a picture's file determines; an InputError if it has another ending."""
+    chosen = _FORMATS.get(file.suffix.lower())
     if chosen is None:
-        raise InputError(f"--output {output}: end it in .html, .png or .svg")
-    if dots_per_inch and chosen != "png":
-        raise InputError(f"--dpi {dots_per_inch} is for PNGs, and {output} is {chosen}: leave it out, or write a PNG")
-    return PictureFile(output, chosen, dots_per_inch or DOTS_PER_INCH)
+        raise InputError(f"--output {file}: end it in .html, .png or .svg")
+    return chosen
 
 
-def save_picture(picture: Picture | str, file: PictureFile) -> None:
+def save_picture(picture: Picture | str, file: Path) -> None:
     """Draw a picture, unless it is a page that is already drawn, and save it.
 
     Raises:
-        InputError: The picture is too large for a figure.
+        InputError: The picture is too large for a figure, or its file has another ending than a picture's.
         RunError: The file cannot be written.
     """
+    format = picture_format(file)
     if isinstance(picture, str):
         content = printable(picture).encode()
-    elif file.format == "html":
+    elif format == "html":
         content = picture_page(picture).encode()
     else:
-        content = draw_figure(picture, format=file.format, dots_per_inch=file.dots_per_inch)
-    with open_output(file.path) as written:
+        content = draw_figure(picture, format=format)
+    with open_output(file) as written:
         written.write(content)
 
 
@@ -94,15 +72,15 @@ def picture_page(picture: Picture) -> str:
     return fill_template(data, scripts=["drawing.js", "page.js"], library=_vega())
 
 
-def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inch: int = DOTS_PER_INCH) -> bytes:
+def draw_figure(picture: Picture, *, format: Literal["png", "svg"]) -> bytes:
     """Draw the charts of a picture, without its tables, and return the file's content.
 
-    The same picture gives the same bytes.
+    The same picture gives the same bytes, but for the numbers of gradients in SVGs after the first of a process.
 
     Raises:
         InputError: The picture has more cells than a figure can have, or the extra `pictures` is not installed.
     """
-    import_extra("vl_convert", needed_by=f"a picture in .{format}", instead="write an HTML page")
+    vl_convert = import_extra("vl_convert", needed_by=f"a picture in .{format}", instead="write an HTML page")
     cells = sum(len(panel.rows) * len(panel.columns) for panel in picture.panels if isinstance(panel, Matrix))
     if cells > _MOST_CELLS:
         raise InputError(
@@ -139,13 +117,11 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     }
     # vl-convert's fonts do not have SentencePiece's mark of a space.
     specification = json.dumps(sheet, ensure_ascii=False).replace(SPACE, "_")
-    if format == "png":
-        area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in charts)
-        dots = min(dots_per_inch, int(72 * (_MOST_DOTS / area) ** 0.5))
-        if dots < dots_per_inch:
-            logger.warning(f"the figure is large: {dots} dots per inch instead of {dots_per_inch}")
-        return draw(specification, format="png", ppi=dots)
-    return draw(specification, format="svg")
+    if format == "svg":
+        return bytes(vl_convert.vegalite_to_svg(specification, allowed_base_urls=[]).encode())
+    area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in charts)
+    dots_per_inch = min(_DOTS_PER_INCH, int(72 * (_MOST_DOTS / area) ** 0.5))
+    return bytes(vl_convert.vegalite_to_png(specification, ppi=dots_per_inch, allowed_base_urls=[]))
 
 
 def _vega() -> str:
