@@ -66,8 +66,6 @@ def test_what_is_put_in_is_removed(clean_config: Path, text: dict[str, Lines]) -
     spoil(50, "leaked", f"- {text['valid.de'][3]}", "Another\ttranslation\\")
     spoil(60, "repeated", sources[3].upper(), targets[3])
     spoil(70, "near_repeated", f"„{sources[5]}“", targets[5].rstrip("."))
-    for line in range(100, 110):
-        spoil(line, "boilerplate", source="Alle Rechte sind vorbehalten.")
     spoil(120, "source_like_target", source=targets[700])
     spoil(130, "target_like_source", target=sources[700])
     spoil(140, "unrelated", source="Dwóch mężczyzn stoi przed sklepem i rozmawia o pogodzie.")

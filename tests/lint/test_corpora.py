@@ -9,7 +9,6 @@ from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import MAX_CHARACTERS
 from translate.lint.corpora import (
     Survey,
-    find_boilerplate,
     find_everywhere,
     find_leaks,
     find_odd_characters,
@@ -63,18 +62,6 @@ def test_repetition_by_hand() -> None:
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     assert repetitions(sources, targets) == {"repeated": [2, 8], "near_repeated": [12], "ambiguous": [3, 15]}
     assert everywhere(sources, targets) == {"empty": [5, 6, 7, 9, 10], "equal": [4]}
-
-
-def test_boilerplate_is_next_to_many_different_lines() -> None:
-    words = ["red", "green", "blue", "black", "white", "pink", "brown", "grey", "gold", "silver"]
-    pairs = [("Alle Rechte vorbehalten.", word) for word in words]
-    pairs += [(f"ein Haus in {word}", "Next page") for word in words[:-1]]  # nine are not many
-    pairs += [("Ja.", f"{word}!") for word in words] + [("Ja.", "Yes.")] * 13  # often next to the same line
-    pairs += [("!!!", word) for word in words]
-    pairs += [("Ein buntes Haus.", f"a {word} house") for word in words]  # translations, or nearly
-    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    assert find_boilerplate(survey(sources, targets)).tolist() == [*range(10)]
-    assert find_boilerplate(survey(targets, sources)).tolist() == [*range(10)]
 
 
 def test_leakage_by_hand() -> None:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise, product
+from itertools import product
 from operator import eq
 from typing import NamedTuple
 
@@ -25,8 +25,6 @@ from translate.trigrams import find_wrong_languages
 _NUM_EXAMPLES = 3
 _LEAKED_ERROR_SHARE = 0.5  # of a held-out corpus, whose score then shows memorisation alone
 _FEW_PAIRS = 100  # a smaller held-out corpus belongs to a trial, whose scores nobody reports
-_MANY_PARTNERS = 10  # a line next to so many others is boilerplate, unless it is often next to the same line
-_ALIKE = 0.15  # of two lines' trigrams. Two lines of Multi30k share 7 % on average, two translations of one line 59 %
 _JUDGED_PAIRS = 10_000  # which show whether a corpus is text of interfaces
 _RUN_PAIRS = 500  # per run of a sample; a run alone is enough to show whether its lines are shifted
 
@@ -119,7 +117,6 @@ def find_everywhere(survey: Survey) -> dict[str, Ints]:
     found["empty"] = np.flatnonzero(no_source | (survey.target_hashes == _EMPTY))
     is_equal = (survey.source_hashes == survey.target_hashes) & ~no_source
     found["equal"] = interface.find_copies(sides[0], is_equal) if survey.is_interface else np.flatnonzero(is_equal)
-    found["boilerplate"] = find_boilerplate(survey)
     for kind, is_fault in _FAULTS.items() if survey.is_interface else ():
         pairs = ((line, sides[0][line], sides[1][line]) for line in found.get(kind, no_source[:0]).tolist())
         found[kind] = np.array([line for line, *pair in pairs if is_fault(*pair)], np.int64)
@@ -167,27 +164,6 @@ def find_repetitions(sources: Ints, targets: Ints, source_keys: Ints, target_key
         "near_repeated": np.flatnonzero(is_near & is_new),
         "ambiguous": new[~find_new(sources[new]) & ~no_source[new] & ~is_near[new]],
     }
-
-
-def find_boilerplate(survey: Survey) -> Ints:
-    """Positions of pairs with a line that is next to at least ten others, which have little in common.
-
-    A short line with many translations, such as a greeting, is often next to the same ones; and translations of one
-    line are alike.
-    """
-    is_found, new = np.zeros(len(survey.source_keys), np.bool_), np.flatnonzero(find_new(hash_pairs(*survey[6:])))
-    for keys, others in zip(survey[6:], survey.corpus[2:0:-1], strict=True):
-        distinct, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
-        num_partners = np.bincount(inverse[new], minlength=len(distinct))
-        is_common = (distinct != 0) & (num_partners >= _MANY_PARTNERS) & (2 * num_partners >= counts)
-        ends, ranked = np.cumsum(num_partners), new[np.argsort(inverse[new], kind="stable")]
-        for number in np.flatnonzero(is_common):
-            places = ranked[ends[number] - num_partners[number] : ends[number]].tolist()
-            lines = map(others.__getitem__, places)
-            pairs = pairwise({line[first : first + 3] for first in range(len(line) - 2)} for line in lines)
-            is_common[number] = np.mean([len(one & other) / max(1, len(one | other)) for one, other in pairs]) < _ALIKE
-        is_found |= is_common[inverse]
-    return np.flatnonzero(is_found)
 
 
 def find_odd_characters(*sides: Iterable[str]) -> dict[str, Ints]:

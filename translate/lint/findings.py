@@ -97,8 +97,6 @@ KINDS: dict[str, Kind] = {
                           "remove them unless they are intended", 0.10),
     "ambiguous": Kind("repeat an earlier source with another target",
                       "normal in small numbers, and among paraphrases", 0.25, is_usual=False),
-    "boilerplate": Kind("have a side that is paired with many unrelated lines",
-                        "remove them: they are not translations"),
     "source_like_target": Kind("have a source that looks like the target language", _SWAPPED, 0.005, 0.5),
     "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
     "shifted": Kind("match a neighbouring line: a line is missing or duplicated on one side",
