@@ -55,6 +55,11 @@ S, T = "<source>eins</source>", f"<target {MADE_1}>EINS</target>"
 MARKS = '<mrk mtype="seg" mid="1">{}</mrk> <mrk mtype="seg" mid="2">{}</mrk>'
 MARKED = f"{S}<seg-source>{MARKS.format('a', 'b')}</seg-source>"
 FILLED = [  # XLIFF 1.2
+    (
+        "<source>a &lt;b&gt;c&lt;/b&gt;<![CDATA[<br>]]>d</source><target/>",
+        "<source>a &lt;b&gt;c&lt;/b&gt;<![CDATA[<br>]]>d</source>"
+        f"<target {MADE_1}>A &lt;b&gt;C&lt;/b&gt;&lt;br&gt; D</target>",
+    ),
     (S, S + T),
     (f"\r\n    {S}\r\n    <note>n</note>", f"\r\n    {S}\r\n    {T}\r\n    <note>n</note>"),
     (f"{S}<target/>", S + T),
@@ -183,7 +188,7 @@ def test_accelerators_and_ends_follow_the_source(source: str, made: str, target:
         ("eins", "", "words"),
         ("_Öffnen", "…", "words"),
         ("_Öffnen", "a_b_c", "accelerator"),
-        ("a &lt;b&gt;c&lt;/b&gt;", "a b", "placeholders"),
+        ("a &lt;b&gt;c&lt;/b&gt;", "…", "words"),
     ],
 )
 def test_what_is_not_valid_is_not_filled(source: str, made: str, reason: str) -> None:

@@ -126,7 +126,7 @@ def fill_catalog(text: str, *, again: bool = False, direction: Direction | None 
                 problems.append(f"line {line}: {gap.entry.msgid!r:.60} is not filled: {error}")
             for number, form in gap.forms.items():
                 raws = new.get(number, [segment.raw for segment in form.segments])
-                segments += [one._replace(items=_items(raw)) for one, raw in zip(form.segments, raws, strict=True)]
+                segments += [one._replace(items=tag_items(raw)) for one, raw in zip(form.segments, raws, strict=True)]
         return Written("".join([*parts, text[position:]]), segments, +counts, problems)
 
     segments = [one._replace(start=gap.start) for gap in gaps for form in gap.forms.values() for one in form.segments]
@@ -142,16 +142,17 @@ def _read_form(source: str, words: Set[str]) -> _Form:
         numbered = replace_placeholders(source, lambda match: places.get(match.start(), match[0]))
     plain = remove_accelerator(numbered, words)[0]
     is_wrapped = any(match[1].islower() for match in re.finditer(r"[\w,;]\n([^\W\d_])", plain))
-    segments = [one._replace(items=_items(one.raw)) for one in read_text(plain, by_line=not is_wrapped)]
+    segments = [one._replace(items=tag_items(one.raw)) for one in read_text(plain, by_line=not is_wrapped)]
     segments = [one._replace(syntax=HTML) if len(one.items) > 1 else one for one in segments]
     return _Form(source, plain, segments, words)
 
 
-def _items(raw: str) -> list[Item]:
+def tag_items(raw: str) -> list[Item]:
     """The tags of a text, and the text between them."""
     items, position = list[Item](), 0
     for match in match_placeholders(raw):
         if match.lastgroup == "tag":
-            items += [Item("text", raw[position : match.start()]), read_tag(match[0])]
+            items += [Item("text", raw[position : match.start()]), tag := read_tag(match[0])]
+            items += [Item("space", "")] * (tag.tag in ("br", "p"))
             position = match.end()
-    return [item for item in fold_untouched([*items, Item("text", raw[position:])]) if item.raw]
+    return [item for item in fold_untouched([*items, Item("text", raw[position:])]) if item.raw or item.kind == "space"]

@@ -23,6 +23,7 @@ from translate.data.bilingual.xml_units import (
     segments_of,
     xliff_texts,
 )
+from translate.documents.catalog import tag_items
 from translate.documents.interface import finish_label, remove_accelerator
 from translate.documents.segments import Item, Reading, Segment, Syntax, Written
 from translate.errors import InputError, as_input_error
@@ -67,7 +68,7 @@ class _File(NamedTuple):
         """A segment of a source."""
         items = self._items(element, lost_spaces(element))
         if not len(element):
-            items = [_text_item(remove_accelerator(element.text or "")[0])]
+            items = _text_items(remove_accelerator(element.text or "")[0])
         return Segment(self.places[element].content, items, _XML)
 
     def finish(self, element: Any, raw: str) -> str:
@@ -82,7 +83,7 @@ class _File(NamedTuple):
 
     def _items(self, element: Any, spaced: Container[Any], depth: int = 0) -> list[Item]:
         """The content of an element. Codes are paired within the same element, so they surround whole elements."""
-        items = [_text_item(element.text)]
+        items = _text_items(element.text)
         for child in element:
             start, content, *_, ends = self.places[child]
             raw, pair_id = self.text[start : ends[1]], child.get("rid") or child.get("startRef") or child.get("id")
@@ -98,7 +99,7 @@ class _File(NamedTuple):
                 is_word = child.tag in _ELEMENTS and content < ends[0] or placeholder_of(child)
                 items.append(Item("placeholder" if is_word else "point", raw))
             items += [Item("space", "")] * (child in spaced)
-            items.append(_text_item(child.tail))
+            items += _text_items(child.tail)
         return items
 
 
@@ -193,8 +194,9 @@ def _with_attributes(tag: str, attributes: Mapping[str, str]) -> str:
     return kept[:end] + "".join(f' {key}="{value}"' for key, value in attributes.items()) + kept[end:]
 
 
-def _text_item(text: str | None) -> Item:
-    return Item("text", "".join(_encode(text or "")))
+def _text_items(text: str | None) -> list[Item]:
+    """The items of a text, which may be HTML."""
+    return [item._replace(raw="".join(_encode(item.raw))) for item in tag_items(text or "")]
 
 
 def _read(text: str) -> _File:
