@@ -359,7 +359,7 @@ CALLS: dict[str, Call] = {
     "run-resume-pipe": Call("train TINY --run COPY --resume", change=piped("log.txt")),
     "run-large": Call("show curves COPY", change=lambda run: os.truncate(run / "metrics.jsonl", 2**40)),
     "run-resume-link": Call(
-        "train TINY --run COPY --resume --profile",
+        "train TINY --run COPY --resume",
         change=lambda run: (run / "profile").symlink_to(run.parent / "empty"),
     ),
     "run-exists": Call("train TINY --run RUN"),

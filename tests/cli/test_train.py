@@ -1,4 +1,4 @@
-"""`translate train`: a run from a config, continued, and profiled."""
+"""`translate train`: a run from a config, started and continued."""
 
 import json
 import re

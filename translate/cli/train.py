@@ -27,7 +27,6 @@ def train(
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Continue from the last checkpoint, or start a new run.")] = False,
     ignore_errors: IgnoreErrors = False,
-    profile: Annotated[bool, Option("--profile", help="Profile ten steps into DIR/profile and continue.")] = False,
 ) -> None:
     """Train a tokenizer and a model from a config, into a run directory.
 
@@ -42,7 +41,6 @@ def train(
       translate train runs/wide --resume
       translate train runs/wide --resume training.max_steps=4000
       translate train mine.yaml training.initialize_from=runs/wide
-      translate train demo training.max_steps=30 --profile
     """
     from translate.config.load import as_path, load_config
     from translate.runs.directory import check_holds_no_run
@@ -73,7 +71,7 @@ def train(
 
     try:
         inspect = functools.partial(log_findings, ignore_errors=ignore_errors)
-        train_run(loaded, directory, resume=resume, command=command, profile=profile, inspect=inspect)
+        train_run(loaded, directory, resume=resume, command=command, inspect=inspect)
     except StoppedBySignal as stop:
         short = shlex.join(["translate", "train", as_path(directory), "--resume"])
         fail_interrupted(stop, f", and saved. Continue{'' if is_alone() else ' under torchrun'} with: {short}")

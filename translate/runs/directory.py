@@ -48,7 +48,7 @@ class RunDirectory:
         self.log = path / "log.txt"
         self.evaluation = path / "evaluation"
         self.export = path / "export"
-        self.profile = path / "profile"
+        self.profile = path / "profile"  # of versions up to 0.13
         self.trackers = path / "trackers.json"
         self.tensorboard = path / "tensorboard"
         self.wandb = path / "wandb"

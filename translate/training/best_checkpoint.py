@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 from torch import Tensor
-from torch.profiler import record_function
 
 from translate.config.decoding import DecodingConfig
 from translate.data.corpora import ParallelCorpus, join_texts
@@ -40,7 +39,6 @@ from translate.runs.weights import build_model, get_parameters
 from translate.training.averaging import ScoredAverage, choose_average, kept_windows, load_average, write_average
 from translate.training.signals import StopRequests
 from translate.training.state import Training
-from translate.training.tracking.profile import VALIDATION_AND_SAVING
 from translate.training.tracking.recorder import Recorder
 from translate.training.validation import (
     Validation,
@@ -163,7 +161,6 @@ class BestCheckpoint:
             self.recorder.record(record)
             logger.info("".join(describe_validation(record, name=record["kind"].partition("/")[2])))
 
-    @record_function(VALIDATION_AND_SAVING)
     def average_kept(self) -> None:
         """Make an average of kept checkpoints the best one, if it is better.
 
@@ -192,7 +189,6 @@ class BestCheckpoint:
             self.world.run_on_rank_0(lambda: write_average(self.run, chosen.checkpoints, model))
             self._averaged = chosen.steps
 
-    @record_function(VALIDATION_AND_SAVING)
     def evaluate(self) -> None:
         """Score the best checkpoint with the settings of `decoding`; see `Config.evaluates_at_end`.
 

@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.profiler import record_function
 
 from translate.config.schema import ModelConfig, TrainingConfig
 from translate.data.batching import Batch
@@ -32,7 +31,6 @@ from translate.model.varlen import why_no_flash_attention
 from translate.runs.progress import LossScale
 from translate.training.data_parallel import DataParallel, MicroBatch, split_into_micro_batches
 from translate.training.loss import label_smoothed_loss
-from translate.training.tracking.profile import FORWARD
 
 # flattened: padded, in one row; flash: packed, and flash attention needs no padding either
 BatchLayout = Literal["padded", "flattened", "packed", "flash"]
@@ -94,7 +92,7 @@ class TrainStep:
         def forward_backward(micro_batch: MicroBatch, backward: Callable[[Tensor], None]) -> Float[Tensor, " sums"]:
             batch = move_to_device(micro_batch.batch, precision.device, layout=self.layout, is_doubled=r_drop > 0.0)
             with dropout_seeded(*micro_batch.seed, device=precision.device):
-                with record_function(FORWARD), precision.autocast():
+                with precision.autocast():
                     hidden = parallel.forward(batch)
                     loss = label_smoothed_loss(
                         hidden,

@@ -36,7 +36,6 @@ def train(
     *,
     resume: bool,
     command: list[str],
-    profile: bool = False,
     inspect: Inspect | None = None,
 ) -> Progress:
     """Train as the config says, into a run directory.
@@ -44,7 +43,6 @@ def train(
     Args:
         resume: Resume the run in that directory; if there is none yet, start one.
         command: The command that the user typed, which the run keeps.
-        profile: Also profile some steps, into the run's `profile`.
         inspect: Called before a new run is created, with its data and number of trained parameters, such as
             `translate.lint.check.log_findings`; it may raise an InputError.
 
@@ -99,7 +97,7 @@ def train(
         recorder = world.run_on_all_ranks(lambda: Recorder(run, data.config, training.progress, is_silent=is_silent))
         with recorder, StopRequests().listening() as stop:
             trainer = Trainer(training, recorder=recorder, stop=stop)
-            trainer.train(profiles=profile and not is_silent)
+            trainer.train()
 
         # End.
         if world.is_main_process:

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
-from torch.profiler import record_function
-
 from translate.config.schema import TrainingConfig
 from translate.data.batching import Batch
 from translate.data.epochs import Epoch
@@ -27,7 +25,6 @@ from translate.training.optimizer import learning_rate
 from translate.training.signals import StoppedBySignal, StopRequests
 from translate.training.state import Training, remove_superseded, save_last
 from translate.training.tracking.log_window import LogWindow, describe_step
-from translate.training.tracking.profile import VALIDATION_AND_SAVING, profile_steps
 from translate.training.tracking.recorder import Recorder
 
 logger = logging.getLogger(__name__)
@@ -78,11 +75,8 @@ class Trainer:
         self._began = self._saved_at = time.monotonic()
         self._logged_at, self._saving_took = -math.inf, 0.0
 
-    def train(self, *, profiles: bool = False) -> None:
-        """Train until the last step, the last epoch, or too many validations without improvement.
-
-        With `profiles`, a profile of some steps is written into the run.
-        """
+    def train(self) -> None:
+        """Train until the last step, the last epoch, or too many validations without improvement."""
         settings, progress = self.settings, self.progress
         if due(progress, settings).validate:  # another run's weights, or the run was stopped in this validation
             self._validate()
@@ -97,11 +91,7 @@ class Trainer:
             wait_for=self._wait_for,
         )
         with prefetched as groups:
-            steps = self.window.timed(self._steps(groups))
-            if profiles:
-                device, directory = self.train_step.precision.device, self.training.run.profile
-                steps = profile_steps(steps, directory, device=device, after_step=progress.step)
-            for batches in steps:
+            for batches in self.window.timed(self._steps(groups)):
                 self._train_step(batches)
                 log, save, validate, stop = due(progress, settings)
                 if log:
@@ -204,7 +194,6 @@ class Trainer:
         seconds = 60.0 * (self.settings.save_every_minutes or math.inf)
         return time.monotonic() - self._saved_at > max(seconds, self._saving_took / _MOST_TIME_FOR_SAVING)
 
-    @record_function(VALIDATION_AND_SAVING)
     def _validate(self) -> None:
         """Validate and save, in an order in which a killed process loses nothing; a signal ends the scoring."""
         with self._explain_failure(self.progress.step):
@@ -225,7 +214,6 @@ class Trainer:
         if self.training.world.is_main_process:
             remove_superseded(self.training)
 
-    @record_function(VALIDATION_AND_SAVING)
     def _save(self) -> None:
         progress = self.progress
         if self._moment == self._saved:

@@ -10,14 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from torch import Tensor
-from torch.profiler import record_function
 
 from translate.config.schema import Config
 from translate.messages import describe_seconds
 from translate.model.device import copy_to_host
 from translate.runs.progress import Progress
 from translate.training.step import StepResult
-from translate.training.tracking.profile import WAITING_FOR_DATA
 
 T = TypeVar("T")
 
@@ -86,8 +84,7 @@ class LogWindow:
         """Yield the same steps, and measure the time spent waiting for them."""
         while True:
             asked = time.perf_counter()
-            with record_function(WAITING_FOR_DATA):
-                step = next(steps, None)
+            step = next(steps, None)
             self._waited += time.perf_counter() - asked
             if step is None:
                 return
