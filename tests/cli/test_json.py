@@ -19,7 +19,7 @@ SCHEMAS = {
 }
 CALLS = {
     "init": "init more.de more.en",
-    "eval": "eval RUN --report --samples 1",
+    "eval": "eval RUN --samples 1",
     "compare": "compare valid.en other.en --source valid.de --reference valid.en",
     "tune-decode": "tune-decode RUN --dry-run",
     "average": "average RUN best step-2 --dry-run",

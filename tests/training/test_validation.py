@@ -77,7 +77,7 @@ def test_validation_bleu_is_what_evaluation_gives(
         translator = load_translator(tmp_path / "run", checkpoint=checkpoint, options={**options, **which}).translator
         loaded = open_run(tmp_path / "run").load_model(checkpoint)
         evaluation = evaluate(translator, corpus.sources, corpus.targets, loaded.config.evaluation)
-        assert {score.key: evaluation.score(score.name) for score in QUICK}.items() <= record.items()
+        assert {score.name: evaluation.score(score.name) for score in QUICK}.items() <= record.items()
         num_truncated = sum(translation.truncated for translation in evaluation.translations)
         assert record["num_truncated"] == num_truncated and loaded.step == record.get("best_step", 40)
     line = f"Best checkpoint (step {records[2]['best_step']}), beam 4: BLEU {records[2]['BLEU']:.2f}, chrF "

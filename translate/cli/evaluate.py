@@ -26,7 +26,7 @@ from translate.cli.terminal.options import (
     takes_languages,
 )
 from translate.errors import InputError
-from translate.messages import escaped, wrap
+from translate.messages import escaped
 
 if TYPE_CHECKING:
     from translate.evaluation.scorer import Scorer
@@ -49,7 +49,6 @@ def evaluate(
     ] = None,
     checkpoint: CheckpointOption = "best",
     samples: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Also print N translations.")] = 0,
-    report: Annotated[bool, Option("--report", help="Also score by conventions used in papers.")] = False,
     metric: MetricOption = None,
     tokenize: TokenizeOption = None,
     as_json: JsonOption = False,
@@ -66,14 +65,14 @@ def evaluate(
       translate eval runs/demo --samples 10
       translate eval runs/demo --source news.de --reference news.en
       translate eval runs/app --source po/next.po
-      translate eval --hypotheses output.en --reference news.en --report
+      translate eval --hypotheses output.en --reference news.en
       translate eval runs/demo --metric 'WER=jiwer -r {reference} -h {hypothesis}'
     """
     references = reference or []
     if hypotheses is not None:
         unused = (run, set_name, samples, *languages.values(), options, checkpoint != "best")
         if not references or any(unused):
-            options_taken = "--reference F, which it needs, --source F, --report, --metric, --tokenize and --json"
+            options_taken = "--reference F, which it needs, --source F, --metric, --tokenize and --json"
             raise InputError(f"--hypotheses F takes only {options_taken}")
     elif run is None:
         raise InputError("name a run directory, or --hypotheses F --reference F")
@@ -85,11 +84,11 @@ def evaluate(
     config = Config.model_construct() if run is None else run.config
     scoring = config.evaluation.tokenizing(tokenize)
     has: dict[str, Any] = {"has_sources": run is not None or source is not None, "num_references": len(references)}
-    scorer = Scorer(scoring, MetricProgram.parse_all(metric, scoring, **has), report)
+    scorer = Scorer(scoring, MetricProgram.parse_all(metric, scoring, **has))
     if run is None:
         assert hypotheses is not None
         scored = [_score_files(scorer, hypotheses, references, source)]
-        _print_scores(scored, metric=metric, report=report, as_json=as_json)
+        _print_scores(scored, metric=metric, as_json=as_json)
         return
     test_sets = choose_test_sets(config, source=source, references=references, name=set_name, **languages)
     from translate.config.inherit import OF_A_MACHINE
@@ -108,7 +107,7 @@ def evaluate(
     how: dict[str, Any] = {"checkpoint": checkpoint, "languages": languages, "num_samples": samples}
     reported = list(evaluate_run(loaded, test_sets, scorer, given=given, **how))
     scored = [(title, document) for title, document, _ in reported]
-    _print_scores(scored, metric=metric, report=report, as_json=as_json)
+    _print_scores(scored, metric=metric, as_json=as_json)
     for error in filter(None, (found.error for found in reported)):
         raise error
 
@@ -128,9 +127,7 @@ def _score_files(
     return f"{hypotheses}: {len(texts):,} lines, {num_empty:,} empty{missing}", document
 
 
-def _print_scores(
-    scored: Sequence[tuple[str, dict[str, Any]]], *, metric: list[str] | None, report: bool, as_json: bool
-) -> None:
+def _print_scores(scored: Sequence[tuple[str, dict[str, Any]]], *, metric: list[str] | None, as_json: bool) -> None:
     """Print a table of scores for each test set with samples, then the signatures; or print everything as JSON.
 
     Args:
@@ -143,20 +140,19 @@ def _print_scores(
     if as_json:
         print_json({"evaluations": [document for _, document in scored]})
     else:
-        _print_tables(scored, report=report)
+        _print_tables(scored)
     for _, document in scored:
         require_scores(metric, [score["name"] for score in document["metrics"]])
 
 
-def _print_tables(scored: Sequence[tuple[str, dict[str, Any]]], *, report: bool) -> None:
-    from translate.evaluation.metrics import CONVENTIONS, decimals
+def _print_tables(scored: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    from translate.evaluation.metrics import decimals
 
     signatures: dict[str, str] = {}
     for title, document in scored:
         typer.echo(escaped(title))
-        metrics = [*document["metrics"], *document.get("conventions", ())]
-        width = max(len(metric["name"]) for metric in metrics)
-        for metric in metrics:
+        width = max(len(metric["name"]) for metric in document["metrics"])
+        for metric in document["metrics"]:
             signatures[metric["name"]] = metric["signature"]
             digits = decimals(metric["name"])
             bounds = ", ".join(f"{bound:{digits + 3}.{digits}f}" for bound in metric["interval"] or ())
@@ -168,9 +164,7 @@ def _print_tables(scored: Sequence[tuple[str, dict[str, Any]]], *, report: bool)
         for sample in document.get("samples", ()):
             typer.echo(escaped("\n" + "\n".join(f"  {f'{side}:':<12} {text}" for side, text in sample.items())))
         typer.echo()
-    typer.echo("\n".join(["Signatures", *aligned_columns([*signatures.items()]), *[""] * report]))
-    for name, text in CONVENTIONS.items() if report else ():
-        typer.echo("\n".join(wrap(f"{name}: {text}", 80, initial_indent="  ", subsequent_indent="    ")))
+    typer.echo("\n".join(["Signatures", *aligned_columns([*signatures.items()])]))
 
 
 def tune_decode(

@@ -21,19 +21,6 @@ from translate.runs.report import Interval, Metric
 
 logger = logging.getLogger(__name__)
 
-CONVENTIONS = {  # how papers score, and what makes their numbers comparable
-    "13a": "Cased, it is the default of sacreBLEU and WMT. Lowercased, it is closest to the lowercased multi-bleu.perl"
-    " scores of tokenised text in papers on Multi30k and IWSLT; their Moses tokenizer splits some words differently, so"
-    " expect small differences.",
-    "intl": "mteval-v14.pl --international-tokenization, which splits at all Unicode punctuation and symbols, as"
-    " Tensor2Tensor's t2t-bleu does.",
-    "none": "Splits at spaces, as multi-bleu.perl does. It is comparable only for text that is tokenised as in the"
-    " paper: tokenise translations and references, and give both to `translate eval --hypotheses F --reference F"
-    " --report`. It is meaningless for detokenised text.",
-    "chrF, chrF++, TER": "chrF is chrF2, of characters alone; chrF++ counts word pairs too. TER is lowercased, as in"
-    " tercom by default.",
-}
-
 References = Iterable[str] | Iterable[Iterable[str]]
 """One reference of each line; or a list of several, each with all lines, as sacreBLEU takes them."""
 
@@ -43,19 +30,12 @@ MOST_TER_WORDS = 500  # per line; TER's search for shifts takes about ten second
 class ScoreRow(NamedTuple):
     """A row of the table below. Reports, logs, curves, trackers and model cards take its facts from here."""
 
-    name: str  # in reports, logs and tables
+    name: str  # in reports, logs, tables, `metrics.jsonl` and trackers
     scorer: Callable[..., SacreMetric]  # made with the BLEU tokenizer, and options of all of sacreBLEU's metrics
-    # quick: of validations too; full: of `translate eval` and `compare`; papers: only with --report
-    # sources: of `eval` and `compare` where sources have placeholders
-    effort: Literal["quick", "full", "papers", "sources"] = "quick"
+    # quick: of validations too; full: of `translate eval` and `compare`; sources: there, if sources have placeholders
+    effort: Literal["quick", "full", "sources"] = "quick"
     is_headline: bool = False  # in the log, in the table of curves, and in the header of model cards
-    decimals: int = 2  # to show
     most_words: float = math.inf  # the score is left out if a line has more
-
-    @property
-    def key(self) -> str:
-        """The name in `metrics.jsonl` and for trackers, of which MLflow refuses `+`."""
-        return self.name.replace("+", "p")
 
 
 class LineScores(SacreMetric):
@@ -87,37 +67,35 @@ SCORES = (
     ScoreRow("chrF", lambda tokenize, **options: CHRF(**options), is_headline=True),
     ScoreRow("TER", lambda tokenize, **options: TER(**options), "full", most_words=MOST_TER_WORDS),
     ScoreRow("placeholders", lambda tokenize, **options: LineScores("placeholders"), "sources"),
-    ScoreRow("chrF++", lambda tokenize, **options: CHRF(word_order=2, **options), "papers"),
 )
 HEADLINES = tuple(score for score in SCORES if score.is_headline)
 
 
 def find_score(name: str) -> ScoreRow | None:
-    """The row of a score, also of BLEU with another tokenizer, such as "BLEU intl"; None: it is a program's score."""
-    return next((score for score in SCORES if score.name == name.partition(" ")[0]), None)
+    """The row of a score; None: it is a program's score."""
+    return next((score for score in SCORES if score.name == name), None)
 
 
 def decimals(name: str) -> int:
     """The digits to show of a score; a program's score may be of any scale, so it has 4."""
-    score = find_score(name)
-    return 4 if score is None else score.decimals
+    return 2 if find_score(name) else 4
 
 
 def describe_headlines(record: Mapping[str, Any]) -> str:
     """The main scores of a record of `metrics.jsonl`, for the log: BLEU 41.93, chrF 61.92."""
-    return ", ".join(f"{score.name} {record[score.key]:.{score.decimals}f}" for score in HEADLINES)
+    return ", ".join(f"{score.name} {record[score.name]:.2f}" for score in HEADLINES)
 
 
 def read_recorded_scores(record: Mapping[str, Any], tokenizer: str, *, version: str | None) -> tuple["Metric", ...]:
     """The scores that a record of `metrics.jsonl` has, with the signature that sacreBLEU of this version gave them."""
     found = []
     for score in SCORES:
-        if score.key in record:
+        if score.name in record:
             scorer = score.scorer(tokenizer)
             scorer.num_refs = 1
             signature = scorer.get_signature()
             signature.update("version", version)
-            found.append(Metric(score.name, record[score.key], None, str(signature)))
+            found.append(Metric(score.name, record[score.name], None, str(signature)))
     return tuple(found)
 
 
@@ -199,23 +177,6 @@ def score_placeholders(sources: Sequence[str], translations: Sequence[str], conf
 def describe_kept(num_lines: int) -> str:
     """The signature of the score `placeholders`."""
     return f"lines:{num_lines}|version:{__version__}"
-
-
-def score_conventions(
-    hypotheses: Sequence[str], references: References, config: EvaluationConfig
-) -> tuple[Metric, ...]:
-    """Scores of the same translations as others compute them, in addition to `score_translations`.
-
-    Source: chrF++: Popović 2017, https://aclanthology.org/W17-4770.
-    """
-    scorers = {
-        f"{score.name} {tokenizer}": score.scorer(tokenizer, force=True)
-        for tokenizer in ("13a", "intl", "none")
-        for score in SCORES
-        if score.name in ("BLEU", "BLEU-lc") and tokenizer != config.bleu_tokenizer
-    }
-    scorers |= {score.name: score.scorer(config.bleu_tokenizer) for score in SCORES if score.effort == "papers"}
-    return tuple(score_corpus(name, scorer, hypotheses, references, 0) for name, scorer in scorers.items())
 
 
 def score_corpus(

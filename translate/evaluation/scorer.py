@@ -8,7 +8,6 @@ from translate.config.schema import EvaluationConfig
 from translate.evaluation.metrics import (
     References,
     list_references,
-    score_conventions,
     score_placeholders,
     score_translations,
 )
@@ -23,7 +22,6 @@ class Scorer:
 
     config: EvaluationConfig
     programs: Sequence[MetricProgram] = ()
-    as_in_papers: bool = False  # also by the conventions of papers
 
     def score(
         self,
@@ -47,10 +45,7 @@ class Scorer:
         known = list_references(references)[0]
         programs = score_with(self.programs, sources or [], hypotheses, known, self.config)
         kept = score_placeholders(sources, hypotheses, self.config) if sources else []
-        scores = {"metrics": [*metrics, *kept, *programs]}
-        if self.as_in_papers:
-            scores["conventions"] = [*score_conventions(hypotheses, references, self.config)]
         tokenizer = self.config.bleu_tokenizer
         warnings = find_mistakes({name: hypotheses}, references, sources, tokenizer, translated_here=made_here)
-        listed = {group: [metric._asdict() for metric in found] for group, found in scores.items()}
-        return {**listed, "warnings": list(warnings)}
+        scores = [metric._asdict() for metric in (*metrics, *kept, *programs)]
+        return {"metrics": scores, "warnings": list(warnings)}

@@ -61,7 +61,7 @@ class Validation(NamedTuple):
             "loss": self.loss,
             **flag_guessing(self.loss, self.vocab_size),
             "perplexity": math.exp(min(self.loss, 700.0)),
-            **{score.key: self.evaluation.score(score.name) for score in SCORES if score.effort == "quick"},
+            **{score.name: self.evaluation.score(score.name) for score in SCORES if score.effort == "quick"},
             "num_truncated": count_conditions(self.evaluation.translations)["truncated"],
             "seconds": round(self.seconds, 3),
         }

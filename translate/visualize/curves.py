@@ -80,7 +80,7 @@ def curves_picture(runs: Sequence[SavedRun | Path], *, over: Literal["step", "mi
             ("Minutes", last, "minutes_so_far", ",.1f"),
             ("Tokens per second", {"median": statistics.median(speeds)} if speeds else {}, "median", ",.0f"),
             ("Best checkpoint", moment, "moment", ""),
-            *((score.name, found, score.key, f".{score.decimals}f") for score in HEADLINES),
+            *((score.name, found, score.name, ".2f") for score in HEADLINES),
             ("Loss", found, "nll", ".4f"),
             ("Perplexity", found, "perplexity", ",.2f"),
         ):
