@@ -278,10 +278,8 @@ def find_files(path: Path, suffixes: Collection[str]) -> list[Path]:
         logger.info(f"{path}: left out: .mo beside a .po of the same name ({len(compiled):,})")
     files = [each for each in files if each not in compiled]
     if not files:
-        raise FileError(
-            path,
-            f"is a folder without a file that ends in {', '.join(suffixes)}" if path.is_dir() else "matches no file",
-        )
+        problem = f"is a folder without a file that ends in {', '.join(suffixes)}"
+        raise FileError(path, problem if path.is_dir() else "matches no file")
     return files
 
 

@@ -162,11 +162,6 @@ def _check_columns(columns: list[str], corpus: Table) -> None:
             raise InputError(f"{table_name(corpus)}: {key} = {column!r} {wrong}; the columns are {found}")
 
 
-def _json_pairs(corpus: TableCorpus, _left_out: Counter[str]) -> Iterator[tuple[str, str]]:
-    for place, row in _json_rows(corpus.path):
-        yield _row_pair(row, corpus, place)
-
-
 def _row_pair(row: dict[str, Any], corpus: Any, place: str) -> tuple[str, str]:
     return _cell(row, corpus.source_column, place), _cell(row, corpus.target_column, place)
 
@@ -221,13 +216,13 @@ def _shown(cell: Any) -> str:
 # Arrow tables: Parquet and the Hub
 
 
-def _parquet_tables(path: Path) -> Iterator[Any]:
-    import pyarrow as pa  # type: ignore[import-untyped]
-    from pyarrow import parquet
+def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    from pyarrow import parquet  # type: ignore[import-untyped]
 
     require_file(path)
     with require_unchanged(path), parquet.ParquetFile(path) as file:
-        yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches(batch_size=_CHUNK_ROWS))
+        rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(batch_size=_CHUNK_ROWS))
+        yield from ((f"{path}, row {number}", row) for number, row in enumerate(rows, start=1))
 
 
 def _hub_pairs(corpus: HubCorpus) -> Iterator[PairChunk]:
@@ -261,28 +256,23 @@ def _first_cells(kind: str) -> Callable[[Path], list[str]]:
     return lambda path: [cell.strip() for cell in next(_flat_rows(path, kind), (0, []))[1]]
 
 
-def _fields(path: Path) -> list[str]:
-    return [column for _, row in islice(_json_rows(path), 1) for column in _column_names(row)]
+def _row_format(suffixes: tuple[str, ...], rows: Callable[[Path], Iterator[tuple[str, dict[str, Any]]]]) -> Format:
+    """A format with an object for each row, which its reader gives with its place for errors."""
 
+    def pairs(corpus: TableCorpus, _left_out: Counter[str]) -> Iterator[tuple[str, str]]:
+        return (_row_pair(row, corpus, place) for place, row in rows(corpus.path))
 
-def _table_columns(table: Any) -> list[str]:
-    return [column for row in table[:1].to_pylist() for column in _column_names(row)]
+    def columns(path: Path) -> list[str]:
+        return [column for _, row in islice(rows(path), 1) for column in _column_names(row)]
 
-
-def _parquet_columns(path: Path) -> list[str]:
-    return [column for table in islice(_parquet_tables(path), 1) for column in _table_columns(table)]
-
-
-def _parquet_pairs(corpus: TableCorpus, _left_out: Counter[str]) -> Iterator[tuple[str, str]]:
-    for chunk in _pairs_of_tables(_parquet_tables(corpus.path), corpus):
-        yield from zip(*chunk, strict=True)
+    return Format(suffixes, pairs, columns, "fields")
 
 
 FORMATS = {
     "tsv": Format((".tsv",), _flat_pairs, _first_cells("tsv"), "cells"),
     "csv": Format((".csv",), _flat_pairs, _first_cells("csv"), "header"),
-    "json": Format((".json", ".jsonl"), _json_pairs, _fields, "fields"),
-    "parquet": Format((".parquet",), _parquet_pairs, _parquet_columns, "fields"),
+    "json": _row_format((".json", ".jsonl"), _json_rows),
+    "parquet": _row_format((".parquet",), _parquet_rows),
     "po": Format((".po", ".pot", ".mo"), catalog_pairs, catalog_languages, "languages"),
     "tmx": Format((".tmx",), unit_pairs, unit_languages, "languages"),
     "xliff": Format(XLIFF_SUFFIXES, unit_pairs, unit_languages, "languages"),
@@ -309,7 +299,7 @@ def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[st
             some = f"{', '.join(names):.300}"
             raise InputError(f"{dataset}: --from and --to should be the languages of one of its configurations: {some}")
         splits = datasets.load_dataset(dataset, subset).with_format("arrow")
-        return subset, {name: _table_columns(split[:1]) for name, split in splits.items()}
+        return subset, {name: [*_column_names(split[:1].to_pylist()[0])] for name, split in splits.items()}
 
 
 def table_name(corpus: Table, *more: Table) -> str:
@@ -328,12 +318,9 @@ def _reading(name: str, kind: str) -> AbstractContextManager[None]:
 
 
 def _load(corpus: HubCorpus, **options: bool) -> Any:
-    names = corpus.dataset, corpus.subset
-    return (
-        _quiet_datasets()
-        .load_dataset(*names, split=corpus.split, revision=corpus.revision, **options)
-        .with_format("arrow")
-    )
+    names, datasets = (corpus.dataset, corpus.subset), _quiet_datasets()
+    rows = datasets.load_dataset(*names, split=corpus.split, revision=corpus.revision, **options)
+    return rows.with_format("arrow")
 
 
 def work_offline_if_unreachable() -> None:

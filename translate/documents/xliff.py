@@ -8,7 +8,6 @@ import html
 import re
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from translate.config.data import Direction
@@ -124,38 +123,31 @@ def fill_xliff(text: str, *, again: bool = False, direction: Direction | None = 
         found = ", ".join(dict.fromkeys("-".join(filter(None, each.codes)) for each in file.texts))
         raise InputError(f"the file translates {found}, and the model {given}: choose another run or other languages")
     segments = [file.segment(source) for each in chosen for source in segments_of(each.source)]
-    return Reading(segments, partial(_write, file, chosen, counts, segments, given.target))
 
+    def write(translated: Sequence[str]) -> Written:
+        edits, made, unnamed, problems = list[Edit](), iter(translated), dict[Any, None](), list[str]()
+        for each in chosen:
+            raws = [(segment, next(made)) for segment in segments_of(each.source)]
+            try:
+                new = [file.finish(segment, raw) for segment, raw in raws]
+            except InputError as error:
+                line = text.count("\n", 0, file.places[each.source].start) + 1
+                problems.append(f"line {line}: {''.join(each.source.itertext())!r:.60} is not filled: {error}")
+                continue
+            edits += _edits(file, each, new)
+            counts.update({"filled": 1, each.state: -1})
+            if not each.codes[1] and given.target != UNKNOWN:
+                unnamed[file.places[each.element].names_languages] = None
+        code = standard_code(given.target)
+        edits += (_tag_edit(file, element, {_TARGET_KEYS[element.tag]: code}) for element in unnamed)
+        parts, position = list[str](), 0
+        for start, end, raw in sorted(edits):
+            parts += [text[position:start], raw]
+            position = end
+        entries = {"filled": counts["filled"], **+counts}
+        return Written("".join([*parts, text[position:]]), segments, entries, problems)
 
-def _write(
-    file: _File,
-    chosen: Sequence[XliffText],
-    counts: Counter[str],
-    segments: Sequence[Segment],
-    code: str,
-    translated: Sequence[str],
-) -> Written:
-    """Fill the chosen texts with the translations of their segments; one whose translation is empty stays as it is."""
-    edits, made, unnamed, problems = list[Edit](), iter(translated), dict[Any, None](), list[str]()
-    for each in chosen:
-        raws = [(segment, next(made)) for segment in segments_of(each.source)]
-        try:
-            new = [file.finish(segment, raw) for segment, raw in raws]
-        except InputError as error:
-            line = file.text.count("\n", 0, file.places[each.source].start) + 1
-            problems.append(f"line {line}: {''.join(each.source.itertext())!r:.60} is not filled: {error}")
-            continue
-        edits += _edits(file, each, new)
-        counts.update({"filled": 1, each.state: -1})
-        if not each.codes[1] and code != UNKNOWN:
-            unnamed[file.places[each.element].names_languages] = None
-    edits += (_tag_edit(file, element, {_TARGET_KEYS[element.tag]: standard_code(code)}) for element in unnamed)
-    parts, position = list[str](), 0
-    for start, end, raw in sorted(edits):
-        parts += [file.text[position:start], raw]
-        position = end
-    entries = {"filled": counts["filled"], **+counts}
-    return Written("".join([*parts, file.text[position:]]), segments, entries, problems)
+    return Reading(segments, write)
 
 
 def _edits(file: _File, each: XliffText, new: Sequence[str]) -> Iterator[Edit]:

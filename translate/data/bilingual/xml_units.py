@@ -27,10 +27,7 @@ MACHINE = {
 _UNTRANSLATED = {"initial", "new", "needs-translation"}
 _UNREVIEWED = {"leveraged-mt", "fuzzy-match", MACHINE["segment"]["subState"]}
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-_INHERITED = {
-    "translate",
-    *chain(*LANGUAGE_KEYS.values()),
-}  # by the elements within an element
+_INHERITED = {"translate", *chain(*LANGUAGE_KEYS.values())}  # by the elements within an element
 _JUDGED_UNITS = 1000  # whose languages `init` chooses from
 _READ_BYTES = 2**22
 _CODES = {"bpt", "ept", "it", "ut", "ph", "x", "bx", "ex", "sc", "ec", "sm", "em", "cp"}  # their content is markup
@@ -115,10 +112,7 @@ def _xliff_unit(unit: Any, inherited: Mapping[str, str], left_out: Counter[str])
             left_out[f"{text.state} texts"] += 1
             continue
         for pair in text.pairs:
-            texts = Unit()
-            for code, side in zip(text.codes, pair, strict=True):
-                texts.setdefault(code, []).append(_plain_text(side))
-            yield texts
+            yield {code: [_plain_text(side)] for code, side in zip(text.codes, pair, strict=True)}
 
 
 class XliffText(NamedTuple):
