@@ -114,12 +114,6 @@ def test_texts_with_the_same_placeholders(source: str, target: str, is_same: boo
     assert have_same_placeholders(source, target) == is_same
 
 
-def test_letters_of_formats_have_an_order_and_those_of_dates_have_none() -> None:
-    for source, target in [("%p of %s", "%s of %p"), ("%H:%M", "%M:%H")]:
-        assert not have_same_placeholders(source, target, is_format=True)
-    assert have_same_placeholders("%H:%M", "%M:%H")
-
-
 STARTS = ["", "{a,plural,", "{a,plural,one{", "<a ", "a@"]
 UNITS = (
     ["%", "%0", "%1$", "%-", "%(a", "%A", "5 %", "{", "{a", "{ ", "{a,", "}", "$a", "${", "$(", "<", "<a ", "<a b="]

@@ -88,9 +88,7 @@ def replace_placeholders(text: str, replace: Callable[[re.Match[str]], str]) -> 
 
 def is_replaced(text: str) -> bool:
     """Whether a text consists of placeholders for which a program or a reader puts other text."""
-    return text != "" and text == "".join(
-        match[0] for match in match_placeholders(text) if match.lastgroup not in MARKUP
-    )
+    return text != "" and not replace_placeholders(text, lambda match: match[0] * (match.lastgroup in MARKUP))
 
 
 def find_placeholders(text: str) -> list[str]:
@@ -98,24 +96,20 @@ def find_placeholders(text: str) -> list[str]:
     return [match[0] for match in match_placeholders(text)]
 
 
-def have_same_placeholders(source: str, target: str, *, is_format: bool = False) -> bool:
+def have_same_placeholders(source: str, target: str) -> bool:
     """Whether two texts have the same placeholders, equally often.
 
     Their order is free, but for directives of printf without a position: the second `%s` is equal to `%2$s`. White
     space, the variation selector of an emoji and the slash at the end of a tag or a URL make no difference.
-
-    Args:
-        is_format: Whether all letters after a percent sign are directives, such as `%p`, and not those of a date.
     """
-    return _count_placeholders(source, is_format) == _count_placeholders(target, is_format)
+    return _count_placeholders(source) == _count_placeholders(target)
 
 
-def _count_placeholders(text: str, is_format: bool) -> Counter[str]:
+def _count_placeholders(text: str) -> Counter[str]:
     counts, place = Counter[str](), 0
     for match in match_placeholders(text):
         written = "".join(match[0].replace("\ufe0f", "").split()).rstrip("/>")
-        is_letter = is_format and match.lastgroup == "other" and match[0][-1].isalpha()
-        if match.lastgroup == "directive" and match["number"] is None or is_letter:
+        if match.lastgroup == "directive" and match["number"] is None:
             place += 1
             written = f"%{place}${written[1:]}"
         counts[written] += 1

@@ -56,25 +56,24 @@ class _Gap(NamedTuple):
     """An entry to fill: where it is in the document, and the forms to translate, by number."""
 
     entry: Any
-    start: int
-    block: str
+    block: Segment
     state: str
     forms: dict[int, _Form]
 
     def write(self, targets: dict[int, str]) -> str:
         """The entry with more translations, marked as fuzzy."""
-        match = _TARGETS.search(self.block)
+        block, match = self.block.raw, _TARGETS.search(self.block.raw)
         assert match is not None
-        newline = "\r\n" if "\r\n" in self.block else "\n"
+        newline = "\r\n" if "\r\n" in block else "\n"
         plural = {form: target for form, target in self.entry.msgstr_plural.items() if target} | targets
         filled = polib.POEntry(msgstr_plural=plural) if self.entry.msgid_plural else polib.POEntry(msgstr=plural[0])
-        head = re.sub(r"^#\|.*\n", "", self.block[: match.start()], flags=re.MULTILINE)
+        head = re.sub(r"^#\|.*\n", "", block[: match.start()], flags=re.MULTILINE)
         if "fuzzy" not in self.entry.flags:
             old, new = (r"^[^\S\n]*#,", "#, fuzzy,") if self.entry.flags else (r"^(?=\s*msg)", f"#, fuzzy{newline}")
             head = re.sub(old, new, head, count=1, flags=re.MULTILINE)
         strings = str(filled).partition("\n")[2].strip()  # without the msgid
         strings = re.sub(r"[\0-\x08\x0e-\x1f\x7f]", lambda match: f"\\{ord(match[0]):03o}", strings)
-        return head + strings.replace("\n", newline) + self.block[match.end() :]
+        return head + strings.replace("\n", newline) + block[match.end() :]
 
 
 def fill_catalog(text: str, *, again: bool = False, direction: Direction | None = None) -> Reading:
@@ -110,26 +109,23 @@ def fill_catalog(text: str, *, again: bool = False, direction: Direction | None 
         if state in ("untranslated", *["fuzzy"] * again) and not _PEOPLE & {entry.msgid, entry.msgctxt}:
             missing = [form for form, target in enumerate(targets) if state == "fuzzy" or not target]
             forms = {form: _read_form(sources[form], words) for form in missing}
-            gaps.append(_Gap(entry, start, text[start:end], state, forms))
+            gaps.append(_Gap(entry, Segment(start, [Item("text", text[start:end])]), state, forms))
 
     def write(translated: Sequence[str]) -> Written:
-        made, parts, position, segments, problems = iter(translated), list[str](), 0, list[Segment](), list[str]()
+        made, blocks, problems = iter(translated), list[str](), list[str]()
         for gap in gaps:
             new = {number: list(islice(made, len(form.segments))) for number, form in gap.forms.items()}
             try:
                 targets = {number: form.finish(new[number], gap.entry.flags) for number, form in gap.forms.items()}
-                parts += [text[position : gap.start], gap.write(targets)]
-                position = gap.start + len(gap.block)
+                blocks.append(gap.write(targets))
                 counts.update({"filled": 1, gap.state: -1})
             except InputError as error:
-                line, new = gap.entry.linenum or 1, {}
-                problems.append(f"line {line}: {gap.entry.msgid!r:.60} is not filled: {error}")
-            for number, form in gap.forms.items():
-                raws = new.get(number, [segment.raw for segment in form.segments])
-                segments += [one._replace(items=tag_items(raw)) for one, raw in zip(form.segments, raws, strict=True)]
-        return Written("".join([*parts, text[position:]]), segments, +counts, problems)
+                blocks.append(gap.block.raw)
+                problems.append(f"line {gap.entry.linenum or 1}: {gap.entry.msgid!r:.60} is not filled: {error}")
+        return Written(replace_segments(text, [gap.block for gap in gaps], blocks), segments, +counts, problems)
 
-    segments = [one._replace(start=gap.start) for gap in gaps for form in gap.forms.values() for one in form.segments]
+    each_form = [(gap.block.start, form) for gap in gaps for form in gap.forms.values()]
+    segments = [segment._replace(start=place) for place, form in each_form for segment in form.segments]
     return Reading(segments, write)
 
 

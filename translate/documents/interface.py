@@ -30,12 +30,11 @@ def finish_label(source: str, translation: str, *, flags: Iterable[str] = (), wo
     plain, accelerator = remove_accelerator(source, words)
     text = add_accelerator(end_like(plain, translation), accelerator)
     text = _CONTROLS.sub(lambda match: match[0] if match[1] in source else "", text)
-    is_same = have_same_placeholders(source, text, is_format=bool(formats))
     signs = [_signs(each, formats) for each in (source, text)]
     problems = {
         "it has no words": has_words(plain) != has_words(translation),
         f"it has no place for the accelerator {accelerator}": not text and translation.strip(),
-        "its placeholders are not those of the source": not is_same,
+        "its placeholders are not those of the source": not have_same_placeholders(source, text),
         f"the source has the signs {' '.join(signs[0])!r}, and it has {' '.join(signs[1])!r}": signs[0] != signs[1],
     }
     for problem, is_true in problems.items():
@@ -45,20 +44,22 @@ def finish_label(source: str, translation: str, *, flags: Iterable[str] = (), wo
 
 
 def _signs(text: str, formats: Set[str]) -> list[str]:
-    """What a program may understand though it is no placeholder; all signs of a format whose directives are others."""
+    """What a program may understand though it is no placeholder; all signs of a format whose directives are others.
+
+    The letters of dates, such as `%p`, may be directives too.
+    """
     found = _CONTROLS.findall(text) + re.findall("'", text if "java" in formats else "")
-    if formats <= _KNOWN and not (formats and re.search("[%{}$]", _bare(text))):
+    rest = replace_placeholders(
+        text, lambda match: match[0] if match.lastgroup == "other" and match[0][-1].isalpha() else " "
+    )
+    if formats <= _KNOWN and not (formats and re.search("[%{}$]", rest)):
         return found
     return found + sorted(_SIGNS.findall(text), key=lambda sign: sign if sign[0] in "{$" else "")  # others in order
 
 
 def has_words(text: str) -> bool:
     """Whether a text has letters or digits outside of placeholders."""
-    return bool(re.search(r"\w", _bare(text)))
-
-
-def _bare(text: str) -> str:
-    return replace_placeholders(text, lambda match: " ")
+    return bool(re.search(r"\w", replace_placeholders(text, lambda match: " ")))
 
 
 def find_accelerator(text: str, words: Set[str] = frozenset()) -> re.Match[str] | None:
