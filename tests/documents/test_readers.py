@@ -36,7 +36,7 @@ def written(document_format: DocumentFormat, text: str) -> list[str]:
         ("html", "<ul><li translate=no>nein<ul><li>nein</ul>nein<li>ja<li translate=no>nein</ul>ja", ["ja", "ja"]),
         ("html", "<table><tr><td translate=no>nein<table><tr><td>nein</table><td>ja<tr><td>ja</table>", ["ja", "ja"]),
         ("html", "<p><span translate=no>nein</p><p>ja<div translate=no>nein</p>nein</div>", ["11", "ja"]),
-        ("html", "<p translate=no>nein<div>ja</div>", ["ja"]),
+        ("html", "<p translate=no>nein<p>ja<div>ja</div>", ["ja", "ja"]),
         ("html", "ja <b class='x notranslate'>nein</b> ja <code>x <b>y</b></code>", ["ja 11 ja 12"]),
         ("html", "<p data-translate='no'>a<p title=\"class='notranslate'\">b<p class=notranslate>c", ["a", "b"]),
         ("html", "Gr&ouml;&szlig;e&nbsp;&#38; &lt;b&gt;", ["Größe & <b>"]),

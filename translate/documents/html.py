@@ -28,17 +28,7 @@ _BOUNDARIES = {
 _PLACEHOLDERS = {"code", "kbd", "math", "samp", "tt", "var"}  # replace words
 _SCRIPTS = {"sub", "sup"}
 _RUBY = {"rt", "rp"}  # how a word is pronounced
-_ROWS = {"tr", "tbody", "tfoot", "thead"}
-_ENDED_BY = {  # elements whose end tag may be missing, and the opening tags at which they end
-    **dict.fromkeys(_RUBY, _RUBY), "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"},
-    "option": {"option", "optgroup"}, "td": {"td", "th", *_ROWS}, "th": {"td", "th", *_ROWS},
-    "tr": _ROWS, "thead": _ROWS, "tbody": _ROWS,
-    "p": {
-        "address", "article", "aside", "blockquote", "center", "details", "dialog", "dir", "div", "dl", "fieldset",
-        "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr", "main",
-        "menu", "nav", "ol", "p", "pre", "search", "section", "table", "ul",
-    },
-}  # fmt: skip
+_UNENDED = {"dd", "dt", "li", "option", "p", "rp", "rt", "td", "th", "tr"}  # end at the next of their kind
 _POINTS = _SCRIPTS | _RUBY | {"svg"}  # belong to the adjacent word
 _BLOCKS = {"canvas", "iframe", "noscript", "object", "pre", "script", "style", "template", "textarea"}
 _UNTOUCHED = _PLACEHOLDERS | _POINTS | _BLOCKS
@@ -176,7 +166,7 @@ def fold_untouched(items: Iterable[Item]) -> list[Item]:
 def _ends_before(item: Item, opened: list[str]) -> bool:
     """Whether this tag ends an element whose own end tag is missing; what it ends inside of that leaves `opened`."""
     if item.kind == "open":
-        while opened and item.tag in _ENDED_BY.get(opened[-1], ()):
+        if item.tag in _UNENDED and item.tag == opened[-1]:
             opened.pop()
         return not opened
     is_stray = item.tag == "p" and opened[0] in _BOUNDARIES  # for browsers an empty paragraph
