@@ -96,7 +96,7 @@ def test_the_trial_has_the_runs_weights_and_every_set(
     assert [each.key for each in report.corpora] == ["data.train.0", "data.validation", "data.validation_also.old"]
 
 
-def test_lora_and_frozen_parts_of_a_run(tune: Tune, quick: None, tmp_path: Path) -> None:
+def test_lora_and_frozen_parts_of_a_run(tune: Tune, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """LoRA takes higher rates, and nothing is at random; but what the vocabulary gains would never be learnt."""
     assert names(check(tune("training.lora_rank=2"))) == []
     rate, extended = "training.learning_rate=0.0001", "tokenizer.add_pieces=[<x>]"
@@ -108,3 +108,7 @@ def test_lora_and_frozen_parts_of_a_run(tune: Tune, quick: None, tmp_path: Path)
         (finding,) = settings_findings(tune(rate, override, extended), facts)
         assert finding.name == "added_entries_frozen" and finding.message.startswith(named)
     assert list(settings_findings(tune(rate, "training.freeze=[encoder]", extended), facts)) == []
+    tagged = tune(rate, "training.freeze=[embeddings]", "data.language_tags=target")
+    assert [finding.name for finding in settings_findings(tagged, facts)] == ["added_entries_frozen"]
+    monkeypatch.setattr(settings, "open_run", lambda run: SimpleNamespace(config=tagged))  # which has the tags too
+    assert "added_entries_frozen" not in {finding.name for finding in settings_findings(tagged, facts)}

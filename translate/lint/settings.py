@@ -5,7 +5,6 @@ Invalid configs are refused when they are read. The settings found here are allo
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import NamedTuple
 
 from translate.config.languages import Languages
@@ -75,10 +74,9 @@ class Case:
         self.frozen = f"training.freeze = [{', '.join(training.freeze)}]" if training.freeze else ""
         if training.lora_rank > 0:
             self.frozen = f"training.lora_rank = {training.lora_rank}"
-        tokenizer = config.tokenizer
-        languages = Languages(config.data)
-        known = {config.data.language_tag.format(code) for code in languages.mutual}
-        new_tags = {*chain(*languages.all_tags)} - known
+        tokenizer, languages, base = config.tokenizer, Languages(config.data), training.initialize_from
+        known = [] if base is None else Languages(open_run(base).config.data).every_tag
+        new_tags = {*languages.every_tag} - {*known}
         self.is_extended = bool(tokenizer.add_characters or tokenizer.add_pieces or new_tags)
         directions = languages.directions if len(languages.directions) > 1 else []
         validated = [*map(config.data.direction_of, config.data.corpora("validation").values())]
