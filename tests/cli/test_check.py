@@ -50,7 +50,7 @@ def test_notes_and_warnings(folder: Path, quick: None) -> None:
     spoil(folder / "train.en", 17, "The lazy dog \x1b[31mplayed with &amp; for the sad boy, because it was young.")
     result = succeed("check", "mine.yaml", "training.warmup_steps=100")
     warning = ["\n  warning  training.warmup_steps = 100", "training.max_steps = 100"]
-    note = ["\n  note     data.train.0: 1 of 1,200 pairs", "control characters", "→ ", "line 17: "]
+    note = ["\n  note     data.train.0: 1 of 1,200 pairs", "control or private-use characters", "→ ", "line 17: "]
     assert in_order(result.stdout, *warning, *note)
     assert "The lazy dog <U+001B>[31mplayed with &amp; fo" in unwrapped(result)
     assert "\x1b" not in result.stdout  # a corpus does not write to the terminal

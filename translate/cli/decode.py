@@ -51,10 +51,10 @@ logger = logging.getLogger(__name__)
 
 _PARTS = "--resume (or torchrun)"
 _BY_LINE = {"--prefix", "--require"}
+_CTRANSLATE2 = "--engine ctranslate2 or --precision int8"  # which no other engine has
 _EXCLUDED = {  # options that cannot be combined
     "--interactive": {"FILE", "--output", _PARTS, *_BY_LINE},
-    "--engine ctranslate2": {"--terminology", "--forbid", _PARTS, *_BY_LINE},
-    "--precision int8": {"--terminology", _PARTS, *_BY_LINE},  # only CTranslate2 has int8; it refuses --forbid later
+    _CTRANSLATE2: {"--terminology", "--forbid", _PARTS, *_BY_LINE},
     "--document": {"--interactive", "--alignments", "--format jsonl", "--n-best", _PARTS, *_BY_LINE},
 }
 
@@ -135,8 +135,7 @@ def decode(
         "--alignments": alignments,
         "--format jsonl": output_format == "jsonl",
         "--n-best": options.get("n_best", 1) > 1,
-        "--engine ctranslate2": options.get("engine") == "ctranslate2",
-        "--precision int8": options.get("precision") == "int8",
+        _CTRANSLATE2: options.get("engine") == "ctranslate2" or options.get("precision") == "int8",
         "--document": document or document_format or again,
     }
     for option, excluded in _EXCLUDED.items():

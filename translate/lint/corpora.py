@@ -35,12 +35,11 @@ _CYRILLIC_MISREAD = "(?:[ÐÑ][\u0080-\u00bf]){2}"
 _TAGS = "|".join(("div", *TAGS.split()))
 _PATTERNS = {
     "line_end": re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"),
-    "control": re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]"),  # and halves of surrogate pairs
-    "private_use": re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]"),
+    # Also halves of surrogate pairs, and characters for private use.
+    "control": re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\uf8ff\U000f0000-\U0010ffff]"),
     "invisible": re.compile("[\u200b\u2060\ufeff\u00ad]"),  # zero-width space, word joiner, BOM, soft hyphen
-    "mojibake": re.compile(f"[ÃÂ][{_MISREAD}]|â[€‚„][{_MISREAD}]|{_CYRILLIC_MISREAD}"),
+    "mojibake": re.compile(f"[ÃÂ][{_MISREAD}]|â[€‚„][{_MISREAD}]|{_CYRILLIC_MISREAD}|\ufffd"),
     "markup": re.compile(rf"&(?:amp|quot|lt|gt|nbsp|apos|#\d+|#x[0-9a-fA-F]+);|</?(?:{_TAGS})\b[^<>]*>"),
-    "replacement": re.compile("\ufffd"),
     "quoted": re.compile('^"[^"]*(?:""[^"]*)+"$'),
 }
 _FAULTS = {"equal": interface.is_untranslated, "markup": interface.has_other_tags}  # of strings of these kinds
