@@ -73,14 +73,13 @@ def test_each_suspicion_at_its_line(text: dict[str, Lines], write: Write, quick:
     targets[50] = sources[50]
     targets[60] = " ".join(targets[60:64])
     sources[70], targets[70] = sources[3].upper(), targets[3]
-    sources[80] = sources[3]
     sources[90], targets[100] = targets[300], sources[300]
     sources[140], targets[140] = f"„{sources[5]}“", f"{targets[5]}!"
     sources[130] += "\x02\u2028\ue123\u200b\ufffdÃ¤&amp;"
     targets[150] = f'"{targets[150]} ""so"""'
     odd = ("control", "line_end", "invisible", "mojibake", "markup")
     put_in = {
-        "empty": 31, "equal": 51, "unlikely_length": 61, "repeated": 71, "ambiguous": 81, "source_like_target": 91,
+        "empty": 31, "equal": 51, "unlikely_length": 61, "repeated": 71, "source_like_target": 91,
         "target_like_source": 101, **dict.fromkeys(odd, 131),
         "near_repeated": 141, "quoted": 151,
     }  # fmt: skip

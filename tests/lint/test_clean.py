@@ -36,9 +36,9 @@ def removed(folder: Path) -> list[tuple[str, int, str]]:
 
 
 def test_choice_of_rules() -> None:
-    assert choose_rules((), ()) == tuple(name for name in KINDS if name != "ambiguous")
+    assert choose_rules((), ()) == tuple(KINDS)
     assert choose_rules(("leaked", "equal"), ()) == ("equal", "leaked")  # in the table's order
-    assert choose_rules(("ambiguous", "equal"), ("equal",)) == ("ambiguous",)
+    assert choose_rules(("markup", "equal"), ("equal",)) == ("markup",)
     for only, keep, words in ([["equl"], [], "--rule equl"], [[], ["x"], "--keep x"]):
         with pytest.raises(InputError, match=words):
             choose_rules(only, keep)

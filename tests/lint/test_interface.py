@@ -35,7 +35,6 @@ def found(pairs: list[tuple[str, ...]]) -> dict[str, list[str]]:
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     survey = survey_corpus("data.any", ParallelCorpus("any", sources, targets, 1.0), SETTINGS)
     everywhere = find_everywhere(survey) | find_repetitions(*repetition_hashes(survey))
-    del everywhere["ambiguous"]
     return {kind: ["|".join(pairs[line]) for line in lines] for kind, lines in everywhere.items() if len(lines)}
 
 

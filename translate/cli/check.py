@@ -60,7 +60,7 @@ def clean(
 ) -> None:
     """Write the training corpora without the pairs that `translate check` would report.
 
-    A rule finds one kind of suspicious pair; the page on training lists all rules. All but `ambiguous` are applied.
+    A rule finds one kind of suspicious pair; the page on training lists all rules.
     Pairs are removed, never changed. OUT gets the rest as plain text, config.yaml to train on it, and all removed pairs
     with their rules in removed.tsv.
 

@@ -153,16 +153,10 @@ def find_repetitions(sources: Ints, targets: Ints, source_keys: Ints, target_key
     Returns:
         repeated: Both sides occurred before together; pairs with two empty sides do not count.
         near_repeated: Both keys occurred before together, but not both sides; an empty key does not count.
-        ambiguous: The source occurred before with another target; an empty source does not count.
     """
-    no_source, is_new = sources == _EMPTY, find_new(hash_pairs(sources, targets))
+    is_new, is_text = find_new(hash_pairs(sources, targets)), (sources != _EMPTY) | (targets != _EMPTY)
     is_near = ~find_new(hash_pairs(source_keys, target_keys)) & (source_keys != 0) & (target_keys != 0)
-    new = np.flatnonzero(is_new)
-    return {
-        "repeated": np.flatnonzero(~is_new & ~(no_source & (targets == _EMPTY))),
-        "near_repeated": np.flatnonzero(is_near & is_new),
-        "ambiguous": new[~find_new(sources[new]) & ~no_source[new] & ~is_near[new]],
-    }
+    return {"repeated": np.flatnonzero(~is_new & is_text), "near_repeated": np.flatnonzero(is_near & is_new)}
 
 
 def find_odd_characters(*sides: Iterable[str]) -> dict[str, Ints]:

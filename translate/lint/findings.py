@@ -79,7 +79,6 @@ class Kind(NamedTuple):
     hint: str
     warning_share: float = 0.01  # a warning from this share of the pairs on, and a note below it
     error_share: float = math.inf  # from here on training, or a held-out score, is worthless
-    is_usual: bool = True  # whether `clean` removes them unless it is told its rules
 
 
 # Why these shares: copies hurt from 1 to 2 % on (Ott et al. 2018, arXiv 1803.00047;
@@ -95,8 +94,6 @@ KINDS: dict[str, Kind] = {
                      "remove them unless they are intended, or skip them with data.leave_out=[repeated]", 0.10),
     "near_repeated": Kind("repeat an earlier pair except for punctuation",
                           "remove them unless they are intended", 0.10),
-    "ambiguous": Kind("repeat an earlier source with another target",
-                      "normal in small numbers, and among paraphrases", 0.25, is_usual=False),
     "source_like_target": Kind("have a source that looks like the target language", _SWAPPED, 0.005, 0.5),
     "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
     "shifted": Kind("match a neighbouring line: a line is missing or duplicated on one side",
@@ -118,7 +115,7 @@ KINDS: dict[str, Kind] = {
 
 
 def choose_rules(only: Sequence[str], keep: Sequence[str]) -> tuple[str, ...]:
-    """The rules of `translate clean`, in the order of the table: all usual ones or `only` these, without `keep`.
+    """The rules of `translate clean`, in the order of the table: all or `only` these, without `keep`.
 
     Raises:
         InputError: There is no such rule.
@@ -128,7 +125,7 @@ def choose_rules(only: Sequence[str], keep: Sequence[str]) -> tuple[str, ...]:
             if name not in KINDS:
                 meant = did_you_mean(nearest(name, KINDS))
                 raise InputError(f"{option} {name}: is not a rule; the rules are {', '.join(KINDS)}{meant}")
-    return tuple(name for name, kind in KINDS.items() if (name in only if only else kind.is_usual) and name not in keep)
+    return tuple(name for name in KINDS if (name in only or not only) and name not in keep)
 
 
 def count_findings(findings: Iterable[Finding]) -> str:
