@@ -22,7 +22,7 @@ from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, read_corpus, store_pairs
 from translate.data.tables import PairChunk
 from translate.data.tokenizer import PLACEHOLDER_PIECES
-from translate.placeholders import MARKUP, match_placeholders
+from translate.placeholders import MARKUP, match_placeholders, replace_placeholders
 
 # The changes of a pair are the bits of a number; the lowest two are the case: 1 upper, 2 title, 3 lower.
 _NO_PUNCTUATION, _ASCII_UMLAUTS, _TYPOS, _COPY = 4, 8, 16, 32
@@ -150,10 +150,8 @@ def add_copies(source: str, target: str, generator: np.random.Generator) -> tupl
 
 def _find_words(text: str) -> dict[str, tuple[int, int]]:
     """Where a text has the placeholders, numbers and capitalised words that occur once in it."""
-    placeholders = match_placeholders(text)
-    inside = {place for match in placeholders for place in range(*match.span())}
-    found = [match for match in placeholders if match.lastgroup not in MARKUP]
-    words = (match for match in re.finditer(r"\w+", text) if match.start() not in inside)
+    found = [match for match in match_placeholders(text) if match.lastgroup not in MARKUP]
+    words = re.finditer(r"\w+", replace_placeholders(text, lambda match: " " * len(match[0])))
     found += (match for match in words if match[0][0].isupper() or not match[0].isalpha())
     counts = Counter(match[0] for match in found)
     return {match[0]: match.span() for match in found if counts[match[0]] == 1}

@@ -62,18 +62,16 @@ class _Gap(NamedTuple):
 
     def write(self, targets: dict[int, str]) -> str:
         """The entry with more translations, marked as fuzzy."""
-        block, match = self.block.raw, _TARGETS.search(self.block.raw)
-        assert match is not None
-        newline = "\r\n" if "\r\n" in block else "\n"
+        newline = "\r\n" if "\r\n" in self.block.raw else "\n"
         plural = {form: target for form, target in self.entry.msgstr_plural.items() if target} | targets
         filled = polib.POEntry(msgstr_plural=plural) if self.entry.msgid_plural else polib.POEntry(msgstr=plural[0])
-        head = re.sub(r"^#\|.*\n", "", block[: match.start()], flags=re.MULTILINE)
+        strings = str(filled).partition("\n")[2].strip().replace("\n", newline)  # without the msgid
+        strings = re.sub(r"[\0-\x08\x0e-\x1f\x7f]", lambda match: f"\\{ord(match[0]):03o}", strings)
+        block = re.sub(r"^#\|.*\n", "", self.block.raw, flags=re.MULTILINE)
         if "fuzzy" not in self.entry.flags:
             old, new = (r"^[^\S\n]*#,", "#, fuzzy,") if self.entry.flags else (r"^(?=\s*msg)", f"#, fuzzy{newline}")
-            head = re.sub(old, new, head, count=1, flags=re.MULTILINE)
-        strings = str(filled).partition("\n")[2].strip()  # without the msgid
-        strings = re.sub(r"[\0-\x08\x0e-\x1f\x7f]", lambda match: f"\\{ord(match[0]):03o}", strings)
-        return head + strings.replace("\n", newline) + block[match.end() :]
+            block = re.sub(old, new, block, count=1, flags=re.MULTILINE)
+        return _TARGETS.sub(lambda match: strings, block, count=1)
 
 
 def fill_catalog(text: str, *, again: bool = False, direction: Direction | None = None) -> Reading:

@@ -37,9 +37,8 @@ def finish_label(source: str, translation: str, *, flags: Iterable[str] = (), wo
         "its placeholders are not those of the source": not have_same_placeholders(source, text),
         f"the source has the signs {' '.join(signs[0])!r}, and it has {' '.join(signs[1])!r}": signs[0] != signs[1],
     }
-    for problem, is_true in problems.items():
-        if is_true:
-            raise InputError(problem)
+    if problem := next((problem for problem, is_true in problems.items() if is_true), ""):
+        raise InputError(problem)
     return text
 
 
