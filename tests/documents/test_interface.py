@@ -47,6 +47,8 @@ def test_the_words_of_a_catalog_tell_accelerators_from_names(text: str, accelera
         ("&x", "Verlassen", "&Verlassen"),
         ("&x", "%s fix", "%s fi&x"),
         ("_F", "Da_tei", "Da_tei"),  # the model's own
+        ("_P", "In Ordner e_infügen", "In Ordner e_infügen"),
+        ("_P", "e_infügen in my_file", ""),
         ("", "Da_tei", "Datei"),
         ("", "meine_datei", "meine_datei"),  # a name
         ("", "_Datei", "Datei"),

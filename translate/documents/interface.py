@@ -106,8 +106,8 @@ def add_accelerator(text: str, accelerator: str) -> str:
     if not accelerator:
         return plain
     mark, letter = accelerator[0], accelerator[1]
-    if mark in (masked := _mask(plain)):
-        return ""
+    if mark in (masked := _mask(plain)):  # its only mark is not part of a name
+        return plain if re.fullmatch(f"[^{mark}]*{mark}[^\\W_][^{mark}]*", masked) else ""
     if _IDEOGRAPHS.search(masked):
         end = len(plain.rstrip()) - len(end_of(plain))
         return f"{plain[:end]}({mark}{letter.upper()}){plain[end:]}"
