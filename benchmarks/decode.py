@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from engines import print_ratios, start_engines, stop_engines
 
@@ -144,7 +144,7 @@ def build_huggingface(run: Path, layout: Layout) -> Translate:
     return run_huggingface
 
 
-def build_onnx(run: Path, layout: Layout, *, quantization: Literal["int8"] | None = None) -> Translate:
+def build_onnx(run: Path, layout: Layout) -> Translate:
     """The code of the documentation, with ONNX Runtime alone, on batches of sentences of similar length."""
     import onnxruntime
 
@@ -152,7 +152,7 @@ def build_onnx(run: Path, layout: Layout, *, quantization: Literal["int8"] | Non
     from translate.exchange import export_run
 
     folder = Path(tempfile.mkdtemp()) / "exported"
-    export_run(run, to="onnx", output=folder, quantization=quantization)
+    export_run(run, to="onnx", output=folder)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = layout.threads
     page = (Path(__file__).parents[1] / "docs" / "exporting.md").read_text(encoding="utf-8")
@@ -206,7 +206,6 @@ ENGINES: dict[str, tuple[Callable[..., Translate], dict[str, Any], Sequence[int]
     "ctranslate2 int8": (build_ctranslate2, {"compute_type": "int8"}, (16, 32, 64)),
     "huggingface fp32": (build_huggingface, {}, (32, 64)),
     "onnx fp32": (build_onnx, {}, (16, 32, 64)),
-    "onnx int8": (build_onnx, {"quantization": "int8"}, (16, 32, 64)),
 }
 
 

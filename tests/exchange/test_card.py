@@ -30,7 +30,7 @@ from translate.decoding.loading import load_own_translator
 from translate.evaluation.evaluate import evaluate, write_report
 from translate.evaluation.scorer import Scorer
 from translate.exchange import export_run
-from translate.exchange.card import CardScores, read_scores, write_card
+from translate.exchange.card import read_scores, write_card
 from translate.runs.directory import RunDirectory, create_run
 from translate.runs.initial import read_initial_weights
 from translate.runs.run import open_run
@@ -103,8 +103,7 @@ def test_the_evaluation_of_the_best_weights_is_preferred(run: RunDirectory, capl
 def test_the_hub_reads_the_header(run: RunDirectory, tmp_path: Path) -> None:
     hub = pytest.importorskip("huggingface_hub", reason="the extra `huggingface` is not installed")
     loaded = open_run(run.path).load_model()
-    own = CardScores("validation, int8", "beam 5", read_scores(loaded, {})[0].metrics)
-    write_card(tmp_path, loaded, to="ctranslate2", name="mine", rounded="int8", scores=[own])
+    write_card(tmp_path, loaded, to="ctranslate2", name="mine", rounded="int8")
     card = hub.ModelCard((tmp_path / "README.md").read_text(encoding="utf-8"))
     data = card.data.to_dict()
     assert data["language"] == ["en", "pt"] and data["library_name"] == "ctranslate2"
@@ -112,8 +111,8 @@ def test_the_hub_reads_the_header(run: RunDirectory, tmp_path: Path) -> None:
     assert "license" not in data  # that of one corpus is not known
     found = [(each.dataset_name, each.metric_type, each.metric_value) for each in card.data.eval_results]
     assert ("validation (as in the training's validations)", "bleu", 30.0) in found
-    assert len(found) == 6 and card.data.eval_results[0].task_type == "translation"
-    assert "rounded to int8" in card.text and "| validation, int8 | beam 5 | TER |" in card.text
+    assert len(found) == 4 and card.data.eval_results[0].task_type == "translation"
+    assert "rounded to int8" in card.text and "before rounding the weights" in card.text
     assert "| train.de, train.en | cc-by-4.0 |" in card.text and "secret" not in card.text
     assert "| [me/mine train](https://huggingface.co/datasets/me/mine) | not named in the config |" in card.text
     assert "```bash\ntranslate train\n```" in card.text and "sacrebleu " in card.text

@@ -52,9 +52,7 @@ def test_every_choice_is_exported_or_refused(tmp_path: Path, key: str, value: st
     if to == "ctranslate2":
         write_ctranslate2(model, tokenizers, tmp_path)  # checks what it wrote, as the others do
     elif to == "onnx":
-        write_onnx(model, tokenizers, config, tmp_path, int8=False)
-        (tmp_path / "int8").mkdir()
-        write_onnx(model, tokenizers, config, tmp_path / "int8", int8=True)
+        write_onnx(model, tokenizers, config, tmp_path)
     else:
         write_huggingface(model, tokenizers, config, tmp_path)
         assert (tmp_path / "modeling_translate.py").exists() == (to == "modeling")

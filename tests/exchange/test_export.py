@@ -1,7 +1,6 @@
 """An export is a complete folder, or nothing is written."""
 
 import json
-import re
 import sys
 import zipfile
 from pathlib import Path
@@ -10,11 +9,9 @@ from typing import Any
 import pytest
 from harness import Toy, make_two_ways, write_run
 
-from translate.config.data import DataConfig, TextCorpus
+from translate.config.data import DataConfig
 from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.decoding import Translator
 from translate.errors import InputError
-from translate.evaluation.evaluate import evaluate
 from translate.exchange import export_run
 
 
@@ -42,42 +39,10 @@ def test_a_missing_package_is_named(
         export_run(toy.path, to=to, output=tmp_path / "out")  # type: ignore[arg-type]
 
 
-def test_evaluates_the_run_and_the_export(
-    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The run's BLEU is that of `evaluate` with our own search; the export's is found again in its card.
-
-    A few lines are too long for the export, so our own search translates them.
-    """
-    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-    lengths = sorted(len(toy.tokenizers.source.encode(line)) + 1 for line in toy.sources)
-    limit, num_long = 2 * lengths[-9] + 20, sum(length > lengths[-9] for length in lengths)
-    monkeypatch.setattr("translate.decoding.engines.ctranslate2.position_limit", lambda *_: limit)
-    for name, lines in (("source", toy.sources), ("target", toy.references)):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    validation = TextCorpus(source=tmp_path / "source", target=tmp_path / "target")
-    config = toy.config.model_copy(update={"data": DataConfig(validation=validation)})
-    write_run(tmp_path / "run", config, toy.tokenizers, toy.model)
-    caplog.set_level("INFO", logger="translate.exchange.exporting")
-    export_run(tmp_path / "run", to="ctranslate2", output=tmp_path / "out", quantization="int8", evaluate=True)
-    ours, exported = [message for message in caplog.messages if message.startswith("Validation, beam 5, ")]
-    expected = evaluate(
-        Translator(toy.model, toy.tokenizers, toy.config.decoding), toy.sources, toy.references, config.evaluation
-    ).score("BLEU")
-    [(left, bleu)] = re.findall(r"Validation, beam 5, the run \((\d+) .* own search\): BLEU (.*)", ours)
-    assert 0 < num_long <= int(left) < len(lengths) and bleu == f"{expected:.2f}"
-    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    search, bleu = exported.removeprefix("Validation, ").split(": BLEU ")
-    assert " own search)" in search and f"| validation | {search} | BLEU | {bleu} |" in card
-    assert "before rounding the weights" in card
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"to": "huggingface", "quantization": "int8"}, "int8 does not work with --to huggingface: .*onnx"),
-        ({"to": "onnx", "evaluate": True}, "--evaluate only works with --to ctranslate2, not --to onnx"),
-        ({"to": "ctranslate2", "evaluate": True}, r"--evaluate: .* has no data\.validation"),
+        ({"to": "huggingface", "quantization": "int8"}, "not work with --to huggingface: .*argos"),
     ],
 )
 def test_what_is_refused(toy: Toy, tmp_path: Path, options: dict[str, Any], words: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,30 +55,28 @@ def test_onnxruntime_alone_translates_as_the_run_does(toy: Toy, exported: Path, 
     assert json.loads((exported / "config.json").read_text())["model_type"] == "marian"  # which optimum knows
 
 
-def test_int8(toy: Toy, exported: Path, expected: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    export_run(toy.path, to="onnx", output=tmp_path / "int8", quantization="int8")
-    assert re.search(
-        r"int8: after \d+% of \d+ tokens of random words, the same token is the most probable", caplog.text
-    )
-    found = translate_as_documented(tmp_path / "int8", toy.sources)
+def test_onnxruntime_quantizes_as_documented(
+    toy: Toy, exported: Path, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(exported, tmp_path / "mine-onnx")
+    monkeypatch.chdir(tmp_path)
+    exec(re.findall(r"^```text\n(from onnxruntime.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.M | re.S)[0])
+    found = translate_as_documented(tmp_path / "mine-onnx", toy.sources)
     assert sum(map(str.__eq__, found, expected)) >= 0.8 * len(expected)
-    sizes = [(folder / "decoder_model_merged.onnx").stat().st_size for folder in (exported, tmp_path / "int8")]
+    sizes = [(folder / "decoder_model_merged.onnx").stat().st_size for folder in (exported, tmp_path / "mine-onnx")]
     assert sizes[0] - sizes[1] > 2 * 32 * (300 + 7 * 32 + 2 * 64)  # at least two bytes of each weight of a matrix
 
 
-@pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize("change", [3.0, torch.nan])
-def test_a_changed_weight_fails_the_check(tmp_path: Path, int8: bool, change: float) -> None:
+def test_a_changed_weight_fails_the_check(tmp_path: Path, change: float) -> None:
     model, tokenizers = model_to_export()
-    write_onnx(model, tokenizers, Config.model_construct(model=model.config), tmp_path, int8=int8)
+    write_onnx(model, tokenizers, Config.model_construct(model=model.config), tmp_path)
     with torch.no_grad():
         model.get_parameter("decoder.layers.2.cross_attention.input_projection.weight")[-20:] += change
-    with pytest.raises(RunError, match="logits in int8 differ by" if int8 else "its logits differ by up to"):
-        check_onnx(tmp_path, model, int8=int8)
+    with pytest.raises(RunError, match="its logits differ by up to"):
+        check_onnx(tmp_path, model)
 
 
-@pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize(
     "shape",
     [
@@ -88,18 +87,18 @@ def test_a_changed_weight_fails_the_check(tmp_path: Path, int8: bool, change: fl
     ],
     ids=str,
 )
-def test_options_together(tmp_path: Path, shape: dict[str, object], int8: bool) -> None:
+def test_options_together(tmp_path: Path, shape: dict[str, object]) -> None:
     """Each choice alone is a row of test_counterparts.py."""
     model, tokenizers = model_to_export(**shape)
-    write_onnx(model, tokenizers, Config.model_construct(model=model.config), tmp_path, int8=int8)  # checks it
+    write_onnx(model, tokenizers, Config.model_construct(model=model.config), tmp_path)  # checks it
 
 
 @pytest.mark.parametrize("parts", [(5,), (3, 2), (1, 3, 1)], ids=str)
 def test_several_positions_after_a_cache(tmp_path: Path, parts: tuple[int, ...]) -> None:
     """Not by the export's own check: the logits of the full forward pass, and the names that optimum knows."""
     model = random_model(37, noise=0.0, d_model=20, num_decoder_layers=2, norm="pre", positions="rotary").eval()
-    build_encoder(Graph(onnx, model, int8=False)).save(tmp_path / "encoder.onnx")
-    build_decoder(Graph(onnx, model, int8=False)).save(tmp_path / "decoder.onnx")
+    build_encoder(Graph(onnx, model)).save(tmp_path / "encoder.onnx")
+    build_decoder(Graph(onnx, model)).save(tmp_path / "decoder.onnx")
     encoder, decoder = (onnxruntime.InferenceSession(tmp_path / f"{name}.onnx") for name in ("encoder", "decoder"))
     source, target = torch.tensor([[5, 6, 7, 3], [8, 3, 0, 0]]), torch.tensor([[2, 9, 4, 11, 7], [2, 30, 31, 32, 33]])
     with torch.inference_mode():
@@ -123,7 +122,7 @@ def test_weights_that_are_too_large_for_the_file(tmp_path: Path, monkeypatch: py
     model, tokenizers = model_to_export()
     monkeypatch.setattr("translate.exchange.onnx_graph.LARGEST_FILE", 1000)
     (tmp_path / "written").mkdir()
-    write_onnx(model, tokenizers, Config.model_construct(model=model.config), tmp_path / "written", int8=False)
+    write_onnx(model, tokenizers, Config.model_construct(model=model.config), tmp_path / "written")
     assert (tmp_path / "written" / "decoder_model_merged.onnx_data").stat().st_size > 20_000
     moved = (tmp_path / "written").rename(tmp_path / "moved")  # as an export is, when it is whole
-    check_onnx(moved, model, int8=False)
+    check_onnx(moved, model)

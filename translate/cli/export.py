@@ -70,11 +70,8 @@ def export(
     checkpoint: CheckpointOption = "best",
     quantization: Annotated[
         Literal["int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"] | None,
-        Option(help="Quantize the weights; --to onnx supports only int8, and --to huggingface none."),
+        Option(help="Quantize the weights, with --to ctranslate2 or argos."),
     ] = None,
-    evaluate: Annotated[
-        bool, Option("--evaluate", help="With --to ctranslate2, score the run and the export on the validation set.")
-    ] = False,
 ) -> None:
     """Export a run's model with a model card for another toolkit, and check that it gives the same numbers.
 
@@ -87,12 +84,12 @@ def export(
       translate export runs/demo --to ctranslate2 demo-ct2
       translate export runs/demo --to ctranslate2 demo-int8 --quantization int8
       translate export runs/demo --to huggingface demo-hf
-      translate export runs/demo --to onnx demo-onnx --quantization int8
+      translate export runs/demo --to onnx demo-onnx
       translate export runs/demo --to argos demo-argos --quantization int8
     """
     check_new_folder(output, purpose="export")
     from translate.exchange import export_run
 
-    step = export_run(run, to=to, output=output, checkpoint=checkpoint, quantization=quantization, evaluate=evaluate)
+    step = export_run(run, to=to, output=output, checkpoint=checkpoint, quantization=quantization)
     agreement = "they give the same numbers" if quantization is None else f"rounded to {quantization}"
     logger.info(f"{output}: weights of step {step} exported; {agreement}")

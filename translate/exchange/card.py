@@ -63,14 +63,12 @@ def write_card(
     to: str,
     name: str,
     rounded: str | None = None,
-    scores: Sequence[CardScores] = (),
 ) -> None:
     """Fill in `card.md.jinja`, and write it into the folder of an export.
 
     Args:
         name: The folder's final name.
         rounded: What the weights were rounded to; None: they stayed fp32.
-        scores: Scores to show in addition to the run's own.
     """
     config, search, (source, target, _) = run.config, run.config.decoding, run.tokenizers
     languages, description = run.run.languages, run.run.description
@@ -84,7 +82,7 @@ def write_card(
     base_model = "/".join(on_hub.groups()) if on_hub else None
     base, licences = Path(base_model or folder).name, description.licences(config.data)
     title = base if description.imported else config.name
-    scores = [*read_scores(run, description.versions), *scores]
+    scores = read_scores(run, description.versions)
     header = _describe_header(config.data, languages, scores, title=title, licences=licences)
     header |= {"base_model": base_model, "library_name": _LIBRARIES[to][0]}
     source_tag, tag = languages.tags_of(languages.usual)

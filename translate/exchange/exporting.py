@@ -1,39 +1,26 @@
 """Writes a run's model into a folder for another program, and checks that it gives the same numbers."""
 
-import itertools
 import json
-import logging
 import shutil
 import zipfile
 from pathlib import Path
-from typing import Literal, assert_never, get_args
+from typing import Literal, assert_never
 
 from translate.atomic import atomic_folder, check_new_folder
 from translate.config.data import Direction
 from translate.config.languages import UNKNOWN, Languages
-from translate.data.augmentation import read_held_out
 from translate.data.tokenizer import parse_model
-from translate.decoding.engines.ctranslate2 import CTranslate2Engine
 from translate.decoding.engines.ctranslate2_conversion import write_ctranslate2
-from translate.decoding.loading import load_translator
 from translate.errors import InputError
-from translate.evaluation.evaluate import evaluate as evaluate_pairs
-from translate.exchange.card import CardScores, package_codes, write_card
+from translate.exchange.card import package_codes, write_card
 from translate.exchange.huggingface import write_huggingface
 from translate.exchange.onnx import write_onnx
 from translate.language_codes import language_name
 from translate.runs.directory import Checkpoint
 from translate.runs.run import LoadedModel, SavedRun, open_run
 
-logger = logging.getLogger(__name__)
-
 Format = Literal["ctranslate2", "huggingface", "onnx", "argos"]
 Quantization = Literal["int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
-QUANTIZATIONS: dict[Format, tuple[Quantization, ...]] = {
-    **dict.fromkeys(("ctranslate2", "argos"), get_args(Quantization)),
-    "onnx": ("int8",),
-}
-"""The precisions that each format offers instead of fp32."""
 
 
 def export_run(
@@ -43,7 +30,6 @@ def export_run(
     output: Path,
     checkpoint: Checkpoint = "best",
     quantization: Quantization | None = None,
-    evaluate: bool = False,
 ) -> int:
     """Write a run's model, tokenizers and model card for another program, and check that it gives the same numbers.
 
@@ -54,23 +40,19 @@ def export_run(
         output: A folder that does not exist yet, or an empty one.
         checkpoint: As in `SavedRun.load_model`.
         quantization: What the weights are rounded to, after the check; None: they stay fp32.
-        evaluate: Score the run and the export on the run's validation corpus, with ctranslate2.
 
     Returns:
         The step at which the exported weights were saved.
 
     Raises:
-        InputError: `run` is not a run, the format has no such quantization or cannot be evaluated, the package is
-            not installed, the format cannot have such a model, or `output` is not empty.
+        InputError: `run` is not a run, the format has no such quantization, the package is not installed, the format
+            cannot have such a model, or `output` is not empty.
         RunError: The exported model computes different numbers, or the disk is full; nothing is left on disk.
         FileExistsError: Another program has written `output` in the meantime.
     """
     check_new_folder(output, purpose="export")
-    if quantization is not None and quantization not in QUANTIZATIONS.get(to, ()):
-        able = " or ".join(f"--to {name}" for name, known in QUANTIZATIONS.items() if quantization in known)
-        raise InputError(f"--quantization {quantization} does not work with --to {to}: use {able}, or leave it out")
-    if evaluate and to != "ctranslate2":
-        raise InputError(f"--evaluate only works with --to ctranslate2, not --to {to}: it compares translations")
+    if quantization is not None and to in ("huggingface", "onnx"):
+        raise InputError(f"--quantization does not work with --to {to}: use --to ctranslate2 or argos, or leave it out")
     loaded = open_run(run).load_model(checkpoint)
     languages = loaded.run.languages
     if to == "argos":
@@ -83,13 +65,12 @@ def export_run(
             case "huggingface":
                 write_huggingface(loaded.model, loaded.tokenizers, loaded.config, temporary)
             case "onnx":
-                write_onnx(loaded.model, loaded.tokenizers, loaded.config, temporary, int8=quantization == "int8")
+                write_onnx(loaded.model, loaded.tokenizers, loaded.config, temporary)
             case "argos":
                 _write_argos(loaded, languages, temporary, quantization=quantization)
             case _:
                 assert_never(to)
-        scores = _evaluate_export(loaded, temporary, checkpoint=checkpoint) if evaluate else []
-        write_card(temporary, loaded, to=to, name=output.name, rounded=quantization, scores=scores)
+        write_card(temporary, loaded, to=to, name=output.name, rounded=quantization)
         if to == "argos":
             _pack_argos(loaded, languages, temporary)
     return loaded.step
@@ -145,32 +126,3 @@ def _pack_argos(run: LoadedModel, languages: Languages, directory: Path) -> None
                 package.write(file, f"{name}/{file.relative_to(directory).as_posix()}")
     shutil.rmtree(directory / "model")
     (directory / "sentencepiece.model").unlink()
-
-
-def _evaluate_export(loaded: LoadedModel, folder: Path, *, checkpoint: Checkpoint) -> list[CardScores]:
-    """Score a run and its export to CTranslate2 on each validation corpus, and log their BLEU.
-
-    CTranslate2 searches for both with the run's settings: for the run as `translate eval --engine ctranslate2` does.
-
-    Raises:
-        InputError: The run has no validation corpus, or CTranslate2 does not support its search.
-    """
-    corpora = read_held_out(loaded.config, loaded.config.data.corpora("validation"))
-    if not corpora:
-        raise InputError(f"--evaluate: {loaded.run} has no data.validation in its config; leave --evaluate out")
-    options = {"engine": "ctranslate2"}
-    ours = load_translator(loaded.run, checkpoint=checkpoint, options=options, token_scores=False).translator
-    assert isinstance(ours.engine, CTranslate2Engine)
-    own, config = ours.engine.own, ours.config
-    # CTranslate2 defaults to the file's precision.
-    engine = CTranslate2Engine(own, ours.tokenizers, folder, config, has_token_scores=False, compute_type="default")
-    scores, both = [], (("the run", ours.engine), ("this export", engine))
-    for (key, pairs), (name, searching) in itertools.product(corpora.items(), both):
-        searching.num_left = 0
-        translator = ours.replace(engine=searching).toward(pairs.direction)
-        evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, loaded.config.evaluation)
-        left = f" ({searching.num_left:,} inputs by our own search)" if searching.num_left else ""
-        search, which = f"{config.brief}, {name}{left}", key.removeprefix("data.validation").replace(".", "-")
-        logger.info(f"Validation{which}, {search}: BLEU {evaluation.score('BLEU'):.2f}")
-        scores.append(CardScores(f"validation{which}", search, evaluation.metrics))
-    return scores

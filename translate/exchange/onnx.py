@@ -1,7 +1,6 @@
 """Writes a folder of ONNX graphs for `optimum`, and checks them in ONNX Runtime."""
 
 import json
-import logging
 import math
 import os
 from pathlib import Path
@@ -17,25 +16,17 @@ from translate.config.schema import Config
 from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import COUNTERPARTS, TABLE_POSITIONS, position_limit, to_settings
-from translate.errors import RunError, import_extra
+from translate.errors import import_extra
 from translate.exchange.huggingface import generation_settings, marian_settings, write_marian_tokenizer
 from translate.exchange.onnx_graph import Graph, build_decoder, build_encoder
 from translate.model import Transformer
 
-logger = logging.getLogger(__name__)
-
-INT8_TOLERANCE = 0.25
-"""The largest error of logits in int8, in standard deviations of ours; a wrong weight makes it larger."""
 _ENCODER, _DECODER = "encoder_model.onnx", "decoder_model_merged.onnx"
 _STEPS = 20  # of greedy search in the check
 
 
-def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path, *, int8: bool) -> None:
+def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path) -> None:
     """Write both graphs and the configs and tokenizer that `optimum` reads, and check that they give our numbers.
-
-    Args:
-        int8: Quantize linear layers and embeddings, with one scale per row of a weight. Linear layers then round their
-            inputs too, with one scale per batch.
 
     Raises:
         InputError: A package is not installed, or the graphs cannot express the model.
@@ -44,8 +35,8 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
     to_settings(model.config, "onnx")
     onnx, _ = import_extra("onnx"), import_extra("onnxruntime")
     for build, name in ((build_encoder, _ENCODER), (build_decoder, _DECODER)):
-        build(Graph(onnx, model, int8=int8)).save(directory / name)
-    check_onnx(directory, model, int8=int8)
+        build(Graph(onnx, model)).save(directory / name)
+    check_onnx(directory, model)
     limit = position_limit(model.config, "onnx")
     settings = {
         "model_type": "marian",  # a type that optimum knows; the graphs may compute anything
@@ -61,13 +52,13 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
     write_marian_tokenizer(tokenizers, config, directory, limit=limit)
 
 
-def check_onnx(directory: Path, model: Transformer, *, int8: bool) -> None:
+def check_onnx(directory: Path, model: Transformer) -> None:
     """Run the written graphs and our model on the same sentences, whole translations at once and step by step.
 
     The steps are the graphs' greedy search with the cache. Our model then scores its output in one forward pass.
 
     Raises:
-        RunError: A logit differs by more than the tolerance; in int8, they differ too much on average.
+        RunError: A logit differs by more than the tolerance.
     """
     onnxruntime = import_extra("onnxruntime")
     options = onnxruntime.SessionOptions()
@@ -100,17 +91,4 @@ def check_onnx(directory: Path, model: Transformer, *, int8: bool) -> None:
     is_target = batch.target_output_ids != PAD_ID
     ours = torch.cat((logits[is_target], found_logits.flatten(0, 1)))
     theirs = torch.cat((whole[is_target], torch.cat(steps, dim=1).flatten(0, 1)))
-    if not int8:
-        return check_agreement(ours, theirs, what="logits")
-    difference = theirs - ours
-    error = float(difference.std() / ours.std())
-    same = float((theirs.argmax(dim=1) == ours.argmax(dim=1)).float().mean())
-    logger.info(
-        f"int8: after {same:.0%} of {len(ours)} tokens of random words, the same token is the most probable; logits"
-        f" differ by up to {float(difference.abs().max()):.2g}, on average by {error:.1%} of their standard deviation"
-    )
-    if not error <= INT8_TOLERANCE:
-        raise RunError(
-            f"the exported model is not the trained one: its logits in int8 differ by {error:.0%} of their standard"
-            f" deviation, and {INT8_TOLERANCE:.0%} is allowed; nothing was exported"
-        )
+    check_agreement(ours, theirs, what="logits")

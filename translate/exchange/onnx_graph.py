@@ -48,8 +48,8 @@ _CACHE = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")  # of 
 class Graph:
     """The nodes and weights of one graph. Methods that add to it return the name of the result."""
 
-    def __init__(self, onnx: ModuleType, model: Transformer, *, int8: bool) -> None:
-        self.model, self._config, self._onnx, self._int8 = model, model.config, onnx, int8
+    def __init__(self, onnx: ModuleType, model: Transformer) -> None:
+        self.model, self._config, self._onnx = model, model.config, onnx
         self._names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}  # tied: one
         self._graph = onnx.GraphProto()
         self._weights: set[str] = set()
@@ -86,9 +86,6 @@ class Graph:
     def split(self, joined: str, parts: int) -> list[str]:
         return self.ops("Split", joined, num_results=parts, num_outputs=parts, axis=-1)
 
-    def cast(self, result: str, kind: str) -> str:
-        return self.op("Cast", result, to=getattr(self._onnx.TensorProto, kind))
-
     def weight(self, name: str, tensor: Tensor) -> str:
         """Add a tensor, once."""
         if name not in self._weights:
@@ -112,12 +109,7 @@ class Graph:
     def embed(self, embedder: Embedder, ids: str, positions: str) -> str:
         """Scaled token embeddings, plus the embeddings of absolute positions."""
         tokens = embedder.tokens.weight
-        if self._int8:
-            table, scales = self._quantized(self._names[tokens], tokens)
-            integers = self.op("Sub", self.cast(self.op("Gather", table, ids), "FLOAT"), self.number(128.0))
-            hidden = self.op("Mul", integers, self.op("Unsqueeze", self.op("Gather", scales, ids), self.ints(-1)))
-        else:
-            hidden = self.op("Gather", self.weight(self._names[tokens], tokens), ids)
+        hidden = self.op("Gather", self.weight(self._names[tokens], tokens), ids)
         hidden = self.op("Mul", hidden, self.number(embedder.scale))
         if self._config.positions not in ("sinusoidal", "fairseq", "learned"):
             return hidden
@@ -139,7 +131,8 @@ class Graph:
         return self.op("Where", visible, self.number(0.0), self.number(-math.inf))
 
     def source_mask(self, attention_mask: str) -> str:
-        return self.mask(self.op("Unsqueeze", self.cast(attention_mask, "BOOL"), self.ints(1, 2)))
+        visible = self.op("Cast", attention_mask, to=self._onnx.TensorProto.BOOL)
+        return self.mask(self.op("Unsqueeze", visible, self.ints(1, 2)))
 
     def add_relative(self, module: Positions, mask: str, query: str, key: str) -> str:
         """Add the relative bias to a mask, if the model has one; beyond the largest distance it is constant."""
@@ -160,14 +153,7 @@ class Graph:
         ONNX Runtime transposes the weights once, when it loads the model.
         """
         weight, name = module.weight[rows], f"{self._names[module.weight]}{part}"
-        if self._int8:
-            table, scales = self._quantized(name, weight)
-            integers, scale, zero = self.ops("DynamicQuantizeLinear", hidden, num_results=3)
-            weight_zero = self.weight("weight_zero", torch.tensor(128, dtype=torch.uint8))
-            summed = self.op("MatMulInteger", integers, self.op("Transpose", table, perm=[1, 0]), zero, weight_zero)
-            result = self.op("Mul", self.cast(summed, "FLOAT"), self.op("Mul", scale, scales))
-        else:
-            result = self.op("MatMul", hidden, self.op("Transpose", self.weight(name, weight), perm=[1, 0]))
+        result = self.op("MatMul", hidden, self.op("Transpose", self.weight(name, weight), perm=[1, 0]))
         bias: Tensor | None = module.bias
         return result if bias is None else self.op("Add", result, self.weight(f"{self._names[bias]}{part}", bias[rows]))
 
@@ -255,13 +241,6 @@ class Graph:
         output = self.op("MatMul", self.op("Softmax", self.op("Add", scores, mask), axis=-1), value)
         joined = self.op("Reshape", self.op("Transpose", output, perm=[0, 2, 1, 3]), self.ints(0, 0, module.d_model))
         return self.linear(module.output_projection, joined)
-
-    def _quantized(self, name: str, weight: Tensor) -> tuple[str, str]:
-        """A weight as unsigned integers, and the scale of each row; signed ones overflow on CPUs without VNNI."""
-        weight = weight.detach()
-        scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float).tiny) / 127
-        integers = (weight / scales[:, None]).round()
-        return self.weight(name, (integers.short() + 128).byte()), self.weight(f"{name}.scales", scales)
 
     def _every_position(self, module: Positions) -> Tensor:
         number = position_limit(self._config, "onnx")

@@ -66,7 +66,6 @@ class CTranslate2Engine:
         config: The device, the precision and the number of workers.
         has_token_scores: Whether hypotheses need the log-probabilities of their tokens, which take time. Without them,
             scores of greedy search are NaN.
-        compute_type: CTranslate2's name of a precision, instead of the config's.
 
     Raises:
         InputError: CTranslate2 is not installed.
@@ -81,11 +80,9 @@ class CTranslate2Engine:
         config: DecodingConfig,
         *,
         has_token_scores: bool = True,
-        compute_type: str | None = None,
     ) -> None:
         self.own, self.model, self.position_limit = own, own.model, own.position_limit
         self.tokenizers, self.folder, self.has_token_scores = tokenizers, folder, has_token_scores
-        self.num_left = 0  # inputs that were left to our own search
         target = tokenizers.target
         self._ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
         self._never = set(target.pieces([PAD_ID, BOS_ID]))  # symbols that our own search never generates
@@ -95,7 +92,7 @@ class CTranslate2Engine:
                 os.fsencode(folder),
                 device=device,
                 device_index=int(index or 0),
-                compute_type=compute_type or _COMPUTE_TYPES[config.precision],
+                compute_type=_COMPUTE_TYPES[config.precision],
                 inter_threads=config.workers or torch.get_num_threads(),
                 intra_threads=1,
                 max_queued_batches=-1,  # no limit: `search` limits them
@@ -168,7 +165,6 @@ class CTranslate2Engine:
                 self._score_tokens(job, found)
             for index, ranked in found.items():
                 job.on_found(index, ranked)
-        self.num_left += len(ours)
         self.own.search(job._replace(on_step=None).part(ours))
 
     def _has_scores(self, config: DecodingConfig) -> bool:
