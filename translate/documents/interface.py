@@ -6,7 +6,7 @@ from collections.abc import Iterable, Set
 from translate.errors import InputError
 from translate.placeholders import have_same_placeholders, replace_placeholders
 
-_APPENDED = re.compile(r"(?<!\s)\s*+[(（][_&][^\W_][)）]")  # as in Chinese, Japanese and Korean
+_APPENDED = re.compile(r"(?<!\s)\s*+[(（]([_&][^\W_])[)）]")  # as in Chinese, Japanese and Korean
 _IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _CONTROLS = re.compile("([\0-\x08\x0e-\x1f\x7f-\x9f\u2028\u2029]) ?")
 _SIGNS = re.compile(r"""\{[^{}]*\}?|\}|[%~$] *(?:\S*[^\s.,:;!?)"'»”]|\S)?""")  # of directives, with what follows
@@ -21,7 +21,7 @@ def finish_label(source: str, translation: str, *, flags: Iterable[str] = (), wo
         source: The text with its accelerator.
         translation: The translation of the text without it.
         flags: The flags of gettext, such as c-format: which signs have a meaning for a program.
-        words: The words of the program's texts; see `find_accelerator`.
+        words: The words of the program's texts; see `remove_accelerator`.
 
     Raises:
         InputError: A program would not accept the translation; the message says why.
@@ -61,8 +61,8 @@ def has_words(text: str) -> bool:
     return bool(re.search(r"\w", replace_placeholders(text, lambda match: " ")))
 
 
-def find_accelerator(text: str, words: Set[str] = frozenset()) -> re.Match[str] | None:
-    """The mark of a text's only accelerator and its letter, in parentheses if these were added for it.
+def remove_accelerator(text: str, words: Set[str] = frozenset()) -> tuple[str, str]:
+    """A text without its only accelerator, and that: a mark and a letter, or nothing.
 
     Marks in placeholders and names are others, as in %(my_file)s, my_file, LC_ALL, R&D and `&amp;`.
 
@@ -72,7 +72,7 @@ def find_accelerator(text: str, words: Set[str] = frozenset()) -> re.Match[str] 
     """
     masked = _mask(text)
     if match := _APPENDED.search(masked):
-        return match
+        return text[: match.start()] + text[match.end() :], match[1]
     for mark in "_&":
         match = re.search(rf"{mark}[^\W_]", masked)
         if match and masked.count(mark) == 1:
@@ -81,18 +81,8 @@ def find_accelerator(text: str, words: Set[str] = frozenset()) -> re.Match[str] 
             is_word = mark == "_" and (before + after).lower() in words
             is_name = mark == "_" and (not before[:1].isupper() or {before.lower(), after.lower()} <= words)
             if not before or is_word or (before.isalpha() and after[0].islower() and not is_name):
-                return match
-    return None
-
-
-def remove_accelerator(text: str, words: Set[str] = frozenset()) -> tuple[str, str]:
-    """A text without its accelerator, and that: a mark and a letter, or nothing."""
-    match = find_accelerator(text, words)
-    if match is None:
-        return text, ""
-    mark, letter = re.findall(r"\w|&", match[0])
-    rest = "" if match.re is _APPENDED else letter
-    return text[: match.start()] + rest + text[match.end() :], mark + letter
+                return text[: match.start()] + text[match.start() + 1 :], match[0]
+    return text, ""
 
 
 def add_accelerator(text: str, accelerator: str) -> str:

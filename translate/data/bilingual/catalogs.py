@@ -26,9 +26,8 @@ _IN_NAME = re.compile(r"(?:.*\.|.*-(?=[a-z]+_[A-Z]))?([A-Za-z]{2}(?:[_@-].*)?|[a
 _SCRIPTS = {"latin": "_Latn", "cyrillic": "_Cyrl"}
 _OFTEN = 5  # msgfmt wants a form for so many of the numbers up to 1000 to contain the number
 _UNSPACED = re.compile(r"^([^\S\n]*#(?:~\|?+|[.,:|])?+)(?=\S)", re.MULTILINE)  # comments such as #,fuzzy
-_BYTES = re.compile(
-    r"(\\[^a0-7x])|(?:\\(?:a|[0-3]?[0-7]{1,2}|x[\dA-Fa-f]{2}))++"
-)  # such as \303\274, after other escapes
+# Escapes of bytes, such as \303\244, which are not the end of another escape.
+_BYTES = re.compile(r"(\\[^a0-7x])|(?:\\(?:a|[0-3]?[0-7]{1,2}|x[\dA-Fa-f]{2}))++")
 
 
 class Catalog(NamedTuple):
@@ -138,13 +137,12 @@ def parse_catalog(text: str, name: str) -> Catalog:
         InputError: The text is not PO; the message has the name and the line.
     """
     lines = text.split("\n")
-    wrong = (number for number, line in enumerate(lines, start=1) if not _LINE.fullmatch(line))
+    number = next((number for number, line in enumerate(lines, start=1) if not _LINE.fullmatch(line)), 0)
     try:
         spaced = _BYTES.sub(_write_escape, _UNSPACED.sub(r"\1 ", text))
         found = polib.pofile(_Text(spaced + "\n"), encoding="utf-8")  # never a path
-        number = next(wrong, 0)
     except OSError as error:
-        number = next(wrong, 0) or int(*re.findall(r"line (\d+)", str(error)))
+        number = number or int(*re.findall(r"line (\d+)", str(error)))
     if number:
         shown = f"{lines[number - 1].strip()!r:.80}"
         raise InputError(f"{name}, line {number}: is not PO, or something is missing before it: {shown}")
