@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config.schema import TrainingConfig
 from translate.runs.checkpoint import write_tensors
 from translate.runs.directory import RunDirectory
-from translate.runs.metrics import advise_guessing, best_checkpoint_record, best_record, read_metrics
+from translate.runs.metrics import best_checkpoint_record, best_record, read_metrics
 
 
 def recorded(path: Path, *records: dict[str, Any]) -> RunDirectory:
@@ -50,38 +49,6 @@ def test_the_best_is_the_first_validation_by_the_metric_of_the_config(tmp_path: 
     best = best_record(read_metrics(run), metric)
     assert best is not None and best["step"] == step
     assert best_record([], metric) is None
-
-
-BAD, GOOD = {"nll": 9.0, "guessing_loss": 6.0}, {"nll": 5.0}
-
-
-@pytest.mark.parametrize(
-    "records, found",
-    [
-        ([("validation", 8, BAD), ("validation", 9, GOOD)], ""),
-        ([("validation", 8, GOOD), ("validation", 9, BAD), ("train", 9, GOOD)], "step 9 is 9.000, above 6.000. "),
-        ([("train", 8, BAD), ("train", 9, GOOD)], ""),
-        ([("train", 8, GOOD), ("train", 9, BAD)], "step 9 is 9.000, above 6.000. "),
-        ([("validation", 4, BAD)], ""),  # in the warm-up
-        ([("validation", 4, BAD | {"nll": math.nan})], "step 4 is not a number. "),
-        ([("validation", 4, BAD | {"nll": math.inf})], "step 4 is inf, above 6.000. "),
-        (
-            [("validation", 9, BAD), ("validation/news", 9, GOOD), ("average", 9, GOOD)],
-            "step 9 is 9.000, above 6.000. ",
-        ),
-        ([], ""),
-    ],
-)
-@pytest.mark.parametrize("clipping", [None, 2.0])
-def test_the_last_validation_decides_whether_a_remedy_is_named(
-    records: list[tuple[str, int, dict[str, float]]], found: str, clipping: float | None
-) -> None:
-    """Without validations the last log entry does."""
-    settings = TrainingConfig(warmup_steps=5, max_steps=4, max_gradient_norm=clipping)
-    advice = advise_guessing([{"kind": kind, "step": step, **numbers} for kind, step, numbers in records], settings)
-    assert found in advice and bool(advice) == bool(found)
-    assert ("training.warmup_steps (now 5)" in advice) == bool(found)
-    assert ("max_gradient_norm" in advice) == (bool(found) and clipping is None)
 
 
 @pytest.mark.parametrize("averaged", [{}, {"averaged": "2 4"}])

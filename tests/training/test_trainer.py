@@ -194,30 +194,20 @@ DIVERGING = ("training.schedule=noam", "training.learning_rate=100")
 
 
 @pytest.mark.parametrize(
-    "overrides, steps, following",
-    [
-        ((), [], "translate eval"),
-        (DIVERGING, [6, 12, 12], "train again"),  # the last one when training ends
-        ((*DIVERGING, "training.warmup_steps=10"), [12, 12], "train again"),
-        ((*DIVERGING, "training.warmup_steps=20"), [], "translate eval"),
-        ((*DIVERGING, "data.validation=null"), [12], "train again"),
-    ],
-    ids=["learns", "diverges", "in the warm-up it does not count", "ends in the warm-up", "not validated"],
+    "overrides, steps",
+    [((), []), (DIVERGING, [6, 12]), ((*DIVERGING, "training.warmup_steps=10"), [12])],
+    ids=["learns", "diverges", "in the warm-up it does not count"],
 )
 def test_whoever_is_worse_than_guessing_is_told(
-    digits: Digits, tmp_path: Path, overrides: tuple[str, ...], steps: list[int], following: str
+    digits: Digits, tmp_path: Path, overrides: tuple[str, ...], steps: list[int]
 ) -> None:
     said = run_training(digits("training.max_steps=12", *overrides), tmp_path / "run")
     told = [line for line in said if "worse than guessing" in line]
     assert [re.findall(r"at step (\d+) is [\d,.]+, above 3.689", line) for line in told] == [
         [str(step)] for step in steps
     ]
-    assert said[-1].startswith(f"Next: {following}")
-    assert summarize_run(tmp_path / "run").warning == (told or [""])[-1]
-    assert ["training.learning_rate (now 100)" in line for line in told] == [False] * (len(steps) - 1) + [True] * bool(
-        steps
-    )
-    assert len({*told}) == len(told)
+    assert all("training.learning_rate (now 100)" in line and "max_gradient_norm" in line for line in told)
+    assert said[-1].startswith("Next: translate eval")
 
 
 @pytest.mark.parametrize(
@@ -232,11 +222,9 @@ def test_a_loss_that_is_not_finite_is_the_worst(
     settings, loss = (f"training.best_metric={metric}", "training.warmup_steps=9"), float(worst)
     monkeypatch.setattr(best_checkpoint, "validate", lambda *args, **kw: original(*args, **kw)._replace(loss=loss))
     said = run_training(digits(*settings, "training.max_steps=6"), tmp_path / "run")
-    assert sum(f"at step 6 is {words}" in line for line in said) == 2, "in the warm-up too, and in the end"
+    assert sum(f"at step 6 is {words}" in line for line in said) == 1, "in the warm-up too"
     assert any(f"loss {worst}, ppl {'nan' if worst == 'nan' else '1e+304'}" in line for line in said)
     monkeypatch.setattr(best_checkpoint, "validate", original)
     said = run_training(digits(*settings), tmp_path / "run", resume=True)
     assert state_of(tmp_path / "run").best_step == "12"
-    assert not any("worse than guessing" in line for line in said), "the last validation decides"
-    assert summarize_run(tmp_path / "run").warning == ""
-    assert said[-1].startswith("Next: translate eval")
+    assert not any("worse than guessing" in line for line in said)

@@ -100,8 +100,6 @@ def _facts(found: "RunSummary") -> Iterator[tuple[str, str]]:
     if found.best_bleu is not None and found.best_step is not None:
         moment = describe_moment(found.best_step, found.best_averaged)
         yield "validation", f"BLEU {found.best_bleu:.2f} with the best checkpoint, {moment}"
-    if found.warning:
-        yield "warning", found.warning
     for name, bleu in found.test_bleu.items():
         yield "test", f"BLEU {bleu:.2f} on {name}"
     yield "created", f"{found.created[:10]} by translate {found.version}: {shlex.join(found.command)}"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from safetensors import SafetensorError
 
-from translate.config.schema import Config, TrainingConfig
+from translate.config.schema import Config
 from translate.errors import RunError
 from translate.files import read_input
 from translate.runs.directory import RunDirectory
@@ -53,41 +53,6 @@ def read_metrics(run: RunDirectory) -> list[Record]:
             numbers["nll"] = numbers["loss"]
         records.append({"kind": kind, **numbers, "minutes_so_far": seconds / 60})
     return records
-
-
-def flag_guessing(loss: float, vocab_size: int) -> dict[str, float]:
-    """The entry `guessing_loss` for a record whose loss is above it; otherwise none.
-
-    It is the loss if all entries of the vocabulary were equally probable. A loss that is not a number counts as above.
-    """
-    guessing = math.log(vocab_size)
-    return {} if loss <= guessing else {"guessing_loss": guessing}
-
-
-def describe_guessing(record: Record, settings: TrainingConfig) -> str:
-    """Describe a record that is worse than guessing; empty: it is not, or it is from the warm-up and still finite."""
-    loss: float = record["nll"] if "nll" in record else record.get("loss", math.nan)
-    is_early = record["step"] < max(1, settings.warmup_steps) and math.isfinite(loss)
-    if is_early or "guessing_loss" not in record:
-        return ""
-    found = "not a number" if math.isnan(loss) else f"{loss:,.3f}, above {record['guessing_loss']:.3f}"
-    return f"The model is worse than guessing: its loss at step {record['step']:,.0f} is {found}"
-
-
-def advise_guessing(records: Sequence[Record], settings: TrainingConfig) -> str:
-    """Describe the last validation if it is worse than guessing, and a remedy; otherwise empty.
-
-    Without validations the last log entry counts.
-    """
-    last = {record["kind"]: record for record in records}
-    record = last.get("validation", last.get("train"))
-    if not (record and (described := describe_guessing(record, settings))):
-        return ""
-    clipping = "set training.max_gradient_norm=1.0, " if settings.max_gradient_norm is None else ""
-    return (
-        f"{described}. Try to {clipping}lower training.learning_rate (now {settings.learning_rate:g}) or raise"
-        f" training.warmup_steps (now {settings.warmup_steps:,})"
-    )
 
 
 def read_recorded(run: RunDirectory) -> bytes:

@@ -18,7 +18,6 @@ from translate.runs.directory import RunDirectory
 from translate.runs.lock import is_locked
 from translate.runs.metadata import read_metadata
 from translate.runs.metrics import (
-    advise_guessing,
     averaged_steps,
     best_checkpoint_record,
     best_moment,
@@ -48,7 +47,6 @@ class RunSummary(NamedTuple):
     best_bleu: float | None
     best_step: int | None
     best_averaged: list[int]  # the steps of the checkpoints whose average is the best one; usually none
-    warning: str  # about a last validation that is worse than guessing; usually empty
     test_bleu: dict[str, float]  # of the best checkpoint, by the name of the test set, from the reports of `eval`
     checkpoints: list[str]
     created: str
@@ -97,7 +95,6 @@ def summarize_run(run: SavedRun | Path) -> RunSummary:
         best_bleu=best.get("BLEU"),
         best_step=int(best["step"]) if best else None,
         best_averaged=averaged_steps(best),
-        warning=advise_guessing(records, config.training),
         test_bleu=dict(_test_scores(files, config)),
         checkpoints=[file.stem for file in sorted(files.checkpoints.glob("*.safetensors"))],
         created=description.created,

@@ -33,7 +33,6 @@ from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, read_tensors, 
 from translate.runs.checksums import DamageError
 from translate.runs.directory import RunDirectory
 from translate.runs.metadata import describe_moment, read_moment
-from translate.runs.metrics import describe_guessing
 from translate.runs.progress import Progress
 from translate.runs.weights import build_model, get_parameters
 from translate.training.averaging import ScoredAverage, choose_average, kept_windows, load_average, write_average
@@ -139,14 +138,15 @@ class BestCheckpoint:
 
     def _log_validation(self, result: dict[str, Validation], others: dict[str, Validation], *, is_best: bool) -> None:
         """Record the results of a validation, and log some of its translations, evenly spaced."""
-        step, translations = self.progress.step, mean_validation(result.values()).evaluation.translations
+        step, mean = self.progress.step, mean_validation(result.values())
+        translations = mean.evaluation.translations
         record, *parts = validation_records(result, "validation", step=step)
         parts += [validation.to_record(f"validation/{name}", step=step) for name, validation in others.items()]
         self.recorder.record(record)
         scores, rest = describe_validation(record, is_best=is_best)
         logger.info(f"{scores}{rest}", extra={"bold": scores})
         self._log_parts(parts)
-        if described := describe_guessing(record, self.settings):
+        if described := mean.describe_guessing(self.settings, step=step):
             logger.warning(described)
         if num_cut := record["num_truncated"]:
             logger.info(f"  {num_cut:,} of {len(translations):,} translations were cut at their maximum length")

@@ -13,7 +13,6 @@ from translate.distributed.process_group import join_world
 from translate.memory import configure_memory
 from translate.runs.directory import RunDirectory
 from translate.runs.log import RunLog
-from translate.runs.metrics import advise_guessing, best_checkpoint_record, read_metrics
 from translate.runs.progress import Progress
 from translate.runs.run import SavedRun
 from translate.training.preparation import TrainingData, prepare_data
@@ -101,19 +100,8 @@ def train(
 
         # End.
         if world.is_main_process:
-            _log_end(trainer, config)
+            step, best = trainer.progress.step, trainer.best.description
+            ended = f"Training ended after {step:,} step{'s' * (step != 1)}"
+            logger.info(f"{ended}{best and f'; best checkpoint: {best}'}")
+            logger.info(f"Next: translate {'eval' if config.data.test else 'decode'} {run.path}")
         return training.progress
-
-
-def _log_end(trainer: Trainer, config: Config) -> None:
-    """Log how training ended, and what to do next."""
-    run, step, best = trainer.training.run, trainer.progress.step, trainer.best.description
-    records, ended = read_metrics(run), f"Training ended after {step:,} step{'s' * (step != 1)}"
-    logger.info(f"{ended}{best and f'; best checkpoint: {best}'}")
-    following = f"translate {'eval' if config.data.test else 'decode'} {run.path}"
-    if advice := advise_guessing(records, config.training):
-        logger.warning(advice)
-        chosen = best_checkpoint_record(run, records, config.training.best_metric)
-        if chosen is None or "guessing_loss" in chosen:
-            following = "train again with other settings"
-    logger.info(f"Next: {following}")

@@ -18,7 +18,6 @@ from translate.data.streaming import StreamedBatches
 from translate.distributed.process_group import Cancelled, SilentExit
 from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory
-from translate.runs.metrics import flag_guessing
 from translate.runs.progress import Progress
 from translate.training.best_checkpoint import BestCheckpoint
 from translate.training.optimizer import learning_rate
@@ -173,8 +172,6 @@ class Trainer:
             **({"loss_scale": self.train_step.loss_scale.scale} if self.settings.precision == "fp16" else {}),
             "target_tokens": progress.target_tokens,
         }
-        if not self.training.data.corpora.validation:
-            record |= flag_guessing(record["nll"], self.training.data.tokenizers.target.vocab_size)
         if is_shown:
             quality, speed = describe_step(record)
             logger.info(f"{quality}{speed}{time_left}", extra={"dim": f"{speed}{time_left}"})

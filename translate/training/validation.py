@@ -12,7 +12,7 @@ import torch
 from translate.config.decoding import DecodingConfig
 from translate.config.errors import REMOVED_KEYS
 from translate.config.languages import Languages
-from translate.config.schema import Config
+from translate.config.schema import Config, TrainingConfig
 from translate.data.corpora import ParallelCorpus, data_fingerprint
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import OnFinished, Translator, count_conditions, ignore_progress
@@ -25,7 +25,6 @@ from translate.memory import release_free_memory
 from translate.messages import describe_seconds
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
-from translate.runs.metrics import flag_guessing
 from translate.training.tracking.log_window import describe_perplexity
 
 # Search settings that affect the loss, and those that affect no translation; all others affect only BLEU.
@@ -53,13 +52,28 @@ class Validation(NamedTuple):
             return -math.inf
         return self.evaluation.score("BLEU") if metric == "bleu" else -self.loss
 
+    def describe_guessing(self, settings: TrainingConfig, *, step: int) -> str:
+        """Describe a loss above that of equal probabilities for all subwords, and name a remedy; empty: it is not.
+
+        During the warm-up, only a loss that is not finite counts.
+        """
+        guessing, is_early = math.log(self.vocab_size), step < max(1, settings.warmup_steps)
+        if self.loss <= guessing or (is_early and math.isfinite(self.loss)):
+            return ""
+        found = "not a number" if math.isnan(self.loss) else f"{self.loss:,.3f}, above {guessing:.3f}"
+        clipping = "set training.max_gradient_norm=1.0, " if settings.max_gradient_norm is None else ""
+        return (
+            f"The model is worse than guessing: its loss at step {step:,} is {found}. Try to {clipping}lower"
+            f" training.learning_rate (now {settings.learning_rate:g}) or raise training.warmup_steps"
+            f" (now {settings.warmup_steps:,})"
+        )
+
     def to_record(self, kind: str, *, step: int) -> dict[str, Any]:
         """The numbers as `metrics.jsonl` keeps them, with the current step."""
         return {
             "kind": kind,
             "step": step,
             "loss": self.loss,
-            **flag_guessing(self.loss, self.vocab_size),
             "perplexity": math.exp(min(self.loss, 700.0)),
             **{score.name: self.evaluation.score(score.name) for score in SCORES if score.effort == "quick"},
             "num_truncated": count_conditions(self.evaluation.translations)["truncated"],

@@ -149,7 +149,6 @@ class Trackers:
         """Send the numbers of a record to each service."""
         kind, step = record["kind"], record["step"]
         numbers = {name: float(value) for name, value in record.items() if isinstance(value, int | float)}
-        numbers.pop("guessing_loss", None)  # a constant, in the records above it alone
         del numbers["step"]
         self._for_each(lambda tracker: tracker.log(kind, numbers, step=step))
 
