@@ -98,7 +98,7 @@ KINDS: dict[str, Kind] = {
     "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
     "shifted": Kind("match a neighbouring line: a line is missing or duplicated on one side",
                     "find that line, and realign the files", 0.0, 0.1),
-    "unrelated": Kind("are not translations of each other", "check that line N translates line N", 0.0, 0.1),
+    "unrelated": Kind("are not translations of each other", "check that the two sides belong together", 0.0, 0.1),
     "unlikely_length": Kind("have sides of implausible lengths", "realign or remove them"),
     "control": Kind("contain control or private-use characters", "remove them; tabs may stay"),
     "line_end": Kind("contain line breaks",

@@ -1,8 +1,9 @@
 """Lines that do not belong together: implausible lengths, and runs of lines that match a neighbour.
 
-Such a run begins where a line was lost or duplicated on one side. A dictionary learnt from the pairs themselves (IBM
-model 1) judges line by line, and the cheapest path through the offsets shows where a shift begins and ends. If nearly
-all lines are shifted, the dictionary is wrong, and they are reported as unrelated.
+Such a run begins where a line was lost or duplicated on one side. There are two kinds of evidence. The lengths of lines
+and translations are correlated, which shows a shift of hundreds of lines without a dictionary. A dictionary learnt from
+the pairs themselves (IBM model 1) then judges line by line, and the cheapest path through the offsets shows where a
+shift begins and ends.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,9 @@ _MAX_STRING_DEVIATIONS = 8.0  # in interfaces, where `Bid` is `Geldkurs (Ihr Ver
 _FEW_LENGTHS = 20  # fewer are too few to estimate the usual deviation
 _OFFSETS = (-2, -1, 0, 1, 2)
 _STRAIGHT = _OFFSETS.index(0)
-_BLOCK_LINES = 500  # which are unrelated together; five standard errors: one block in three million
+_BLOCK_LINES = 500  # lines whose lengths are correlated at each offset
+_MIN_BLOCK_LINES = 50
+# A correlation of n unrelated pairs deviates from 0 by n^-0.5 (Fisher). Five of these: one block in three million.
 _DEVIATIONS = 5.0
 _DICTIONARY_PAIRS = 10_000
 _MIN_PROBABILITY = 0.1  # lower ones do not count as translations
@@ -100,8 +103,9 @@ def find_misaligned(source_ids: TokenIds, target_ids: TokenIds, *, numbers: Ints
     """
     if len(source_ids) < _FEW_PAIRS:
         return Misaligned([], np.empty(0, dtype=np.int64))
+    block_offsets = _block_offsets(count_items(source_ids), count_items(target_ids))
     source_ids, target_ids = ([ids[:_MAX_TOKENS] for ids in side] for side in (source_ids, target_ids))
-    evidence, shares = _evidence(source_ids, target_ids, vocab_size=vocab_size)
+    evidence, shares = _evidence(source_ids, target_ids, block_offsets=block_offsets, vocab_size=vocab_size)
     for offset in _OFFSETS:  # a line at a gap, where neighbours are missing, says nothing
         neighbours = np.clip(np.arange(len(numbers)) + offset, 0, len(numbers) - 1)
         evidence[np.abs(numbers[neighbours] - numbers) > abs(offset)] = 0.0
@@ -112,8 +116,25 @@ def find_misaligned(source_ids: TokenIds, target_ids: TokenIds, *, numbers: Ints
     return Misaligned(sorted(runs, key=lambda run: run.first), numbers[_unlikely_pairs(shares)])
 
 
+def _block_offsets(source_lengths: Ints, target_lengths: Ints) -> Ints:
+    """For each line the offset at which the lengths of its block are correlated best; 0 unless it is clear."""
+    sources, targets = np.log1p(source_lengths), np.log1p(target_lengths)
+    offsets = np.zeros(len(sources), dtype=np.int64)
+    for start in range(0, len(sources), _BLOCK_LINES):
+        lines = np.arange(max(start, 2), min(start + _BLOCK_LINES, len(sources) - 2))
+        if len(lines) < _MIN_BLOCK_LINES:
+            continue
+        with np.errstate(divide="ignore", invalid="ignore"):  # lines of one length have no correlation
+            correlations = [np.corrcoef(sources[lines], targets[lines + offset])[0, 1] for offset in _OFFSETS]
+        correlations = np.nan_to_num(correlations)
+        best = int(np.argmax(correlations))
+        if correlations[best] - correlations[_STRAIGHT] > _DEVIATIONS / np.sqrt(len(lines)):
+            offsets[start : start + _BLOCK_LINES] = _OFFSETS[best]
+    return offsets
+
+
 def _evidence(
-    source_ids: TokenIds, target_ids: TokenIds, *, vocab_size: int
+    source_ids: TokenIds, target_ids: TokenIds, *, block_offsets: Ints, vocab_size: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """For each line and offset, the evidence in nats that the target there translates the line.
 
@@ -122,8 +143,10 @@ def _evidence(
     Only the best translations of each subword count, each by how much likelier it is next to its source than overall.
     """
     num_lines = len(source_ids)
-    learnt = np.linspace(0, num_lines - 1, min(num_lines, _DICTIONARY_PAIRS)).astype(np.int64).tolist()
-    pairs = [EncodedPair(list(source_ids[line]), list(target_ids[line])) for line in learnt]
+    learnt = np.linspace(0, num_lines - 1, min(num_lines, _DICTIONARY_PAIRS)).astype(np.int64)
+    partners = np.clip(learnt + block_offsets[learnt], 0, num_lines - 1)
+    chosen = zip(learnt.tolist(), partners.tolist(), strict=True)
+    pairs = [EncodedPair(list(source_ids[line]), list(target_ids[partner])) for line, partner in chosen]
     sources, targets = flatten(source_ids).ids, flatten(target_ids).ids
     source_lines = np.repeat(np.arange(num_lines), count_items(source_ids))
     target_lines = np.repeat(np.arange(num_lines), count_items(target_ids))
