@@ -15,12 +15,12 @@ def test_tables() -> None:
     other_script = ("girl", "लड़की 猫が ok", "लड़का 猫は ok", "लड़की 犬が")
     changes = (Change("b", 12, 40.26, *texts), Change("b", 7, -3.0, *other_script))
     buckets = (Bucket("1–5", 1234, (1.0, 2.0, 3.0)),)
-    comparison = Comparison(("a", "b", "c"), 1234, {"BLEU": scores}, {"BLEU": "nrefs:1"}, buckets, buckets, changes)
+    comparison = Comparison(("a", "b", "c"), 1234, {"BLEU": scores}, {"BLEU": "nrefs:1"}, buckets, changes)
     picture = comparison_picture(comparison, test_set="news.de")
     assert picture.title == "a, b, c on news.de" and picture.paragraphs == ["1,234 lines."]
     tables = [panel for panel in picture.panels if isinstance(panel, Table)]
-    assert len(tables) == len(picture.panels) == 5
-    significance, signatures, lengths, words, changed = tables
+    assert len(tables) == len(picture.panels) == 4
+    significance, signatures, lengths, changed = tables
     assert significance.rows == [
         ["BLEU", "a", "30.12 ± 1.50", "", "", ""],
         ["BLEU", "b", "31.00 ± 1.25", "+0.88", "0.0400", "0.5000"],
@@ -28,7 +28,7 @@ def test_tables() -> None:
     ]
     assert len(significance.header) == 6 and "the difference from a" in significance.note
     assert signatures.rows == [("BLEU", "nrefs:1")]
-    assert lengths.rows == words.rows == [["1–5", "1,234", "1.0", "2.0", "3.0"]]
+    assert lengths.rows == [["1–5", "1,234", "1.0", "2.0", "3.0"]]
     assert changed.title == "Sentences in which b differs most from a"
     assert changed.header == ["Line", "chrF", "Source", "Reference", "a", "b"]
     # By hand. Every second part is marked: words that the reference does not have, or that one system alone has.

@@ -1,7 +1,6 @@
 """Compares translations of one test set by two or more systems: scores, significance, and where they differ."""
 
 from bisect import bisect
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +34,6 @@ Tokenize = Callable[[str], str]  # by sacreBLEU: words with spaces between them
 
 _FEW_LINES = 100  # tests of significance with fewer say little
 _LENGTHS = (1, 6, 11, 16, 21, 31, 51)  # smallest number of words in each bucket of sentences
-_FREQUENCIES = (1, 2, 5, 20, 100, 1000)  # smallest number of occurrences in each bucket of words
 
 
 class ComparedScore(NamedTuple):
@@ -76,7 +74,6 @@ class Comparison(NamedTuple):
     metrics: dict[str, tuple[ComparedScore, ...]]  # by name, such as BLEU; one score per system
     signatures: dict[str, str]
     lengths: tuple[Bucket, ...]  # chrF of sentences by the length of the reference
-    frequencies: tuple[Bucket, ...]  # recall of the references' words, by their frequency
     changes: tuple[Change, ...]
     warnings: tuple[str, ...] = ()
 
@@ -179,7 +176,6 @@ def compare(
         metrics=metrics,
         signatures=signatures,
         lengths=tuple(_by_length(systems, listed, tokenize)),
-        frequencies=tuple(_by_frequency(systems, listed[0], tokenize)),
         changes=tuple(_largest_changes(systems, sources, listed, num_changes)),
         warnings=tuple(warnings),
     )
@@ -218,36 +214,15 @@ def _test_significance(
     return tuple(scores), str(signature)
 
 
-def _bucket_names(least: Sequence[int]) -> list[str]:
-    names = [f"{low}" if low + 1 == end else f"{low}–{end - 1}" for low, end in pairwise(least)]
-    return [*names, f"{least[-1]} or more"]
-
-
 def _by_length(systems: Systems, references: Sequence[Sequence[str]], tokenize: Tokenize) -> Iterator[Bucket]:
+    names = [*(f"{low}–{end - 1}" for low, end in pairwise(_LENGTHS)), f"{_LENGTHS[-1]} or more"]
     buckets = [bisect(_LENGTHS[1:], len(tokenize(reference).split())) for reference in references[0]]
-    for number, name in enumerate(_bucket_names(_LENGTHS)):
+    for number, name in enumerate(names):
         lines = [line for line, bucket in enumerate(buckets) if bucket == number]
         if lines:
             chosen = [[of_lines[line] for line in lines] for of_lines in references]
             scores = (CHRF().corpus_score([texts[line] for line in lines], chosen) for texts in systems.values())
             yield Bucket(name, len(lines), tuple(float(score.score) for score in scores))
-
-
-def _by_frequency(systems: Systems, references: Sequence[str], tokenize: Tokenize) -> Iterator[Bucket]:
-    expected = [Counter(tokenize(reference).split()) for reference in references]
-    frequencies = sum(expected, Counter())
-    sizes: Counter[int] = Counter()
-    found = [Counter[int]() for _ in systems]
-    for line, words in enumerate(expected):
-        of_systems = [Counter(tokenize(texts[line]).split()) for texts in systems.values()]
-        for word, count in words.items():
-            bucket = bisect(_FREQUENCIES[1:], frequencies[word])
-            sizes[bucket] += count
-            for counts, given in zip(found, of_systems, strict=True):
-                counts[bucket] += min(count, given[word])
-    for bucket, name in enumerate(_bucket_names(_FREQUENCIES)):
-        if size := sizes[bucket]:
-            yield Bucket(name, size, tuple(100 * counts[bucket] / size for counts in found))
 
 
 def _largest_changes(

@@ -30,7 +30,7 @@ def comparison_picture(comparison: Comparison, *, test_set: str) -> Picture:
 
 
 def comparison_tables(comparison: Comparison) -> Iterator[Table]:
-    """Scores with their significance, scores by length and word frequency, and the sentences that changed most."""
+    """Scores with their significance, scores by length, and the sentences that changed most."""
     first, *others = comparison.systems
     rows: list[list[Cell]] = []
     for name, scores in comparison.metrics.items():
@@ -43,12 +43,8 @@ def comparison_tables(comparison: Comparison) -> Iterator[Table]:
     header = ["", "System", "Score", "Δ", "p bootstrap", "p randomisation"]
     yield Table("Scores", header, rows, _SIGNIFICANCE.format(first=first))
     yield Table("Signatures", ["", "Signature"], list(comparison.signatures.items()))
-    for title, unit, buckets in (
-        ("chrF by reference length (words)", "lines", comparison.lengths),
-        ("Reference-word recall (%), by word frequency", "words", comparison.frequencies),
-    ):
-        rows = [[bucket.name, f"{bucket.size:,}", *(f"{value:.1f}" for value in bucket.values)] for bucket in buckets]
-        yield Table(title, ["", unit, *comparison.systems], rows)
+    rows = [[name, f"{size:,}", *(f"{value:.1f}" for value in values)] for name, size, values in comparison.lengths]
+    yield Table("chrF by reference length (words)", ["", "lines", *comparison.systems], rows)
     for name in others:
         rows = [
             [f"{change.line:,}", f"{change.difference:+.1f}", change.source, *_mark_differences(change)]
