@@ -134,18 +134,18 @@ def test_there_are_as_many_plural_forms_as_the_header_says(
 @pytest.mark.parametrize(
     ("flags", "source", "translation", "expected"),
     [
-        ("c-format", "%s of %d", "12 VON 11", "%2$d VON %1$s"),  # the numbers that stand for the placeholders
-        ("python-format", "%s of %d", "12 VON 11", None),  # Python has no numbers
-        ("c-format", "%s of %s", "11 VON 12", "%s VON %s"),
-        ("c-format", "%1$s of %2$s", "12 VON 11", "%2$s VON %1$s"),
-        ("c-format", "Load %s", "LADE 100% VON 11", None),  # "% V" is not a directive
-        ("python-brace-format", "{a} of {b}", "{ 12 VON 11", None),
-        ("", "{a} of {b}", "12 VON 11", "{b} VON {a}"),
+        ("c-format", "%s of %d", "%2$d VON %1$s", "%2$d VON %1$s"),
+        ("python-format", "%s of %d", "%2$d VON %1$s", None),  # Python has no numbers
+        ("c-format", "%s of %s", "%1$s VON %2$s", "%s VON %s"),
+        ("c-format", "%1$s of %2$s", "%2$s VON %1$s", "%2$s VON %1$s"),
+        ("c-format", "Load %s", "LADE 100% VON %s", None),  # "% V" is not a directive
+        ("python-brace-format", "{a} of {b}", "{ {b} VON {a}", None),
+        ("", "{a} of {b}", "{b} VON {a}", "{b} VON {a}"),
         ("", "Open", "<b>%s", None),
-        ("c-format", "%p of %s and %d", "13 VON 12 UND 11", None),  # `%p` cannot be numbered
-        ("c-format", "%*d of %s", "12 VON 11", None),
-        ("c-format", "%<PRIu64> of %6<PRIu32>", "12 VON 11", "%2$6<PRIu32> VON %1$<PRIu64>"),
-        ("object-pascal-format", "%0:s of %1:d", "11:s VON 12:x", None),
+        ("c-format", "%p of %s and %d", "%2$d VON %1$s UND %p", None),  # `%p` cannot be numbered
+        ("c-format", "%*d of %s", "%s VON %*d", None),
+        ("c-format", "%<PRIu64> of %6<PRIu32>", "%2$6<PRIu32> VON %1$<PRIu64>", "%2$6<PRIu32> VON %1$<PRIu64>"),
+        ("object-pascal-format", "%0:s of %1:d", "%0:s VON %1:x", None),
         ("", "\\a\\033[1mOpen\\x1b", "\a\33[1mAUF\33", r"\007\033[1mAUF\033"),
         ("", "\\033[1mOpen", "AUF", None),
         ("", "Open...", "Öffnen …", "Öffnen …"),
@@ -162,7 +162,7 @@ def test_a_translation_that_msgfmt_would_refuse_is_not_written(
     flags: str, source: str, translation: str, expected: str | None
 ) -> None:
     text = header() + (f"\n#, {flags}" if flags else "") + f'\nmsgid "{source}"\nmsgstr ""\n'
-    filled = fill(text, lambda sentence: translation if re.search(r"\d", sentence) else re.sub(r"\d", "", translation))
+    filled = fill(text, lambda _: translation)
     if expected is None:
         assert filled.text == text and filled.entries == {"untranslated": 1}
         assert filled.problems and filled.problems[0].startswith("line 8: ")

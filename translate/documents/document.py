@@ -168,14 +168,13 @@ def _translate_texts(
     pages = [_Page(document, open_text(document.text), divide) for document in documents]
     wanted = [sentence for page in pages for sentence in page.wanted]
     chosen: dict[int, Translation] = {}  # by the number of the sentence
-    for is_last in (False, True):  # what loses its placeholders is translated again, with numbers in their place
+    for is_last in (False, True):  # what loses its placeholders is translated again, without them
         left = [number for number in range(len(wanted)) if number not in chosen]
-        forms = [_forms(wanted[number], as_written=not is_last) for number in left]
-        lines = [join_words(form) for of_sentence in forms for form in of_sentence]
-        translations = iter(list(translate(lines)) if lines else [])
-        for number, of_sentence in zip(left, forms, strict=True):
-            made = _choose(wanted[number], of_sentence, list(itertools.islice(translations, len(of_sentence))))
-            chosen |= {number: made} if made else {}
+        for sentence in map(wanted.__getitem__, left if is_last else ()):
+            sentence.words, sentence.placeholders = without_placeholders(sentence), []
+        lines = [_line(wanted[number]) for number in left]
+        made = list(translate(lines)) if lines else []
+        chosen |= {number: each for number, each in zip(left, made, strict=True) if _accept(wanted[number], each)}
     in_order = [chosen[number] for number in range(len(wanted))]
     if align is not None:
         to_align = [pair for pair in zip(wanted, in_order, strict=True) if pair[0].layout.markup]
@@ -263,48 +262,25 @@ def _read_sentences(layout: Layout, divide: Divide) -> Iterator[Sentence]:
             yield Sentence(layout, words, inside, words[-1].end, whole, diagonal(whole, whole))
 
 
-def _forms(sentence: Sentence, *, as_written: bool) -> list[list[SourceWord]]:
-    """The words to translate: with the placeholders themselves, or with numbers for them, and then without them too.
-
-    Placeholders that are markup, such as inline code, those with a space, and a hundred of them are always numbers.
-    """
-    raws = sentence.raws
-    is_plain = len(raws) < 100 and all(is_replaced(raw) and len(raw.split()) == 1 for raw in raws.values())
-    if not (as_written and is_plain):
-        return [sentence.words, without_placeholders(sentence)] if raws else [sentence.words]
-    return [
-        [
-            word._replace(text=_NUMBER.sub(lambda match: raws.get(match[0], match[0]), word.text))
-            for word in sentence.words
-        ]
-    ]
+def _line(sentence: Sentence) -> str:
+    """What the model reads: placeholders that are markup or have a space are numbers, and so are a hundred of them."""
+    raws = sentence.raws if len(sentence.raws) < 100 else {}
+    plain = {number: raw for number, raw in raws.items() if is_replaced(raw) and len(raw.split()) == 1}
+    return _NUMBER.sub(lambda match: plain.get(match[0], match[0]), sentence.text)
 
 
-def _choose(
-    sentence: Sentence, forms: Sequence[list[SourceWord]], translations: Sequence[Translation]
-) -> Translation | None:
-    """Choose the translation with placeholders if it contains each once, otherwise the one without, or None.
-
-    Models trained on enough text copy numbers. Others do better on a sentence without its placeholders. A number that
-    the translation without placeholders contains too, such as 11 for a spelled-out eleven, does not stand for one.
-    """
-    (chosen, *others), raws = translations, sentence.raws
-    text = chosen.text
-    if raws and not others:
-        if not have_same_placeholders(chosen.source, text):
-            return None
+def _accept(sentence: Sentence, made: Translation) -> bool:
+    """Give a sentence its translation, with numbers for its placeholders, if that contains each of them once."""
+    text, raws = made.text, sentence.raws
+    if raws:
         numbers = {raw: iter([number for number in raws if raws[number] == raw]) for raw in {*raws.values()}}
         longest_first = "|".join(map(re.escape, sorted(numbers, key=len, reverse=True)))
         text = re.sub(longest_first, lambda match: next(numbers[match[0]], match[0]), text)
-    found, *elsewhere = (Counter(_NUMBER.findall(each)) for each in (text, *(other.text for other in others)))
-    if any(found[number] != 1 or any(number in other for other in elsewhere) for number in raws):
-        if not others:
-            return None
-        chosen, sentence.words, sentence.placeholders = others[0], forms[1], []
-        text = chosen.text
-    sentence.target = _end_like(sentence.text, text)
-    sentence.weights = diagonal(chosen.text, chosen.source)
-    return chosen
+        found = Counter(_NUMBER.findall(text))
+        if not have_same_placeholders(made.source, made.text) or any(found[number] != 1 for number in raws):
+            return False
+    sentence.target, sentence.weights = _end_like(sentence.text, text), diagonal(made.text, made.source)
+    return True
 
 
 def _end_like(source: str, target: str) -> str:
