@@ -52,7 +52,7 @@ def read_table(*corpora: Table) -> Iterator[PairChunk]:
     for corpus in chain.from_iterable(map(_by_file, corpora)):
         with _reading(table_name(corpus), corpus.kind):
             if isinstance(corpus, HubCorpus):
-                yield from _hub_pairs(corpus)
+                yield from _pairs_of_tables(_load(corpus).iter(batch_size=_CHUNK_ROWS), corpus)
             else:
                 yield from chunk_pairs(FORMATS[corpus.kind].pairs(corpus, left_out))
     if counts := ", ".join(f"{what} ({count:,})" for what, count in (+left_out).items()):
@@ -223,10 +223,6 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     with require_unchanged(path), parquet.ParquetFile(path) as file:
         rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(batch_size=_CHUNK_ROWS))
         yield from ((f"{path}, row {number}", row) for number, row in enumerate(rows, start=1))
-
-
-def _hub_pairs(corpus: HubCorpus) -> Iterator[PairChunk]:
-    yield from _pairs_of_tables(_load(corpus).iter(batch_size=_CHUNK_ROWS), corpus)
 
 
 def _pairs_of_tables(tables: Iterable[Any], corpus: Table, *, num_before: int = 0) -> Iterator[PairChunk]:

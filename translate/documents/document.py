@@ -167,22 +167,18 @@ def _translate_texts(
     """Translate what a reader finds in documents, and add it to their reports."""
     pages = [_Page(document, open_text(document.text), divide) for document in documents]
     wanted = [sentence for page in pages for sentence in page.wanted]
-    chosen: dict[int, Translation] = {}  # by the number of the sentence
     for is_last in (False, True):  # what loses its placeholders is translated again, without them
-        left = [number for number in range(len(wanted)) if number not in chosen]
-        for sentence in map(wanted.__getitem__, left if is_last else ()):
+        left = [sentence for sentence in wanted if sentence.made is None]
+        for sentence in left if is_last else ():
             sentence.words, sentence.placeholders = without_placeholders(sentence), []
-        lines = [_line(wanted[number]) for number in left]
-        made = list(translate(lines)) if lines else []
-        chosen |= {number: each for number, each in zip(left, made, strict=True) if _accept(wanted[number], each)}
-    in_order = [chosen[number] for number in range(len(wanted))]
+        lines = list(map(_line, left))
+        for sentence, made in zip(left, translate(lines) if lines else [], strict=True):
+            _accept(sentence, made)
     if align is not None:
-        to_align = [pair for pair in zip(wanted, in_order, strict=True) if pair[0].layout.markup]
-        weights = align([translation for _, translation in to_align])
-        for (sentence, _), found in zip(to_align, weights, strict=True):
-            sentence.weights = found
-    remaining = iter(in_order)
-    return [page.write(list(itertools.islice(remaining, len(page.wanted)))) for page in pages]
+        to_align = [sentence for sentence in wanted if sentence.layout.markup]
+        for sentence, weights in zip(to_align, align([sentence.made for sentence in to_align]), strict=True):
+            sentence.weights = weights
+    return [page.write() for page in pages]
 
 
 class _Page:
@@ -196,14 +192,10 @@ class _Page:
         self.sentences = [list(_read_sentences(layout, divide)) for layout in self.layouts]
         self.wanted = [found for found in itertools.chain(*self.sentences) if any(map(str.isalpha, found.text))]
 
-    def write(self, made: Sequence[Translation]) -> DocumentTranslation:
-        """The document, with the translations that `_choose` has put into its sentences, and their report.
-
-        Args:
-            made: The chosen translations of the wanted sentences.
-        """
+    def write(self) -> DocumentTranslation:
+        """The document with the translations of its sentences, and their report."""
         document = self.document
-        document.conditions.update(count_conditions(made))
+        document.conditions.update(count_conditions([sentence.made for sentence in self.wanted]))
         new = []
         for segment, layout, sentences in zip(self.segments, self.layouts, self.sentences, strict=True):
             is_same = all(sentence.target == sentence.text for sentence in sentences)
@@ -269,7 +261,7 @@ def _line(sentence: Sentence) -> str:
     return _NUMBER.sub(lambda match: plain.get(match[0], match[0]), sentence.text)
 
 
-def _accept(sentence: Sentence, made: Translation) -> bool:
+def _accept(sentence: Sentence, made: Translation) -> None:
     """Give a sentence its translation, with numbers for its placeholders, if that contains each of them once."""
     text, raws = made.text, sentence.raws
     if raws:
@@ -278,9 +270,9 @@ def _accept(sentence: Sentence, made: Translation) -> bool:
         text = re.sub(longest_first, lambda match: next(numbers[match[0]], match[0]), text)
         found = Counter(_NUMBER.findall(text))
         if not have_same_placeholders(made.source, made.text) or any(found[number] != 1 for number in raws):
-            return False
-    sentence.target, sentence.weights = _end_like(sentence.text, text), diagonal(made.text, made.source)
-    return True
+            return
+    sentence.made, sentence.target = made, _end_like(sentence.text, text)
+    sentence.weights = diagonal(made.text, made.source)
 
 
 def _end_like(source: str, target: str) -> str:

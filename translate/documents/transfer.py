@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, filterfalse, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from translate.documents.segments import Layout, Markup, Segment
 
@@ -37,6 +37,7 @@ class Sentence:
     end: int  # in the plain text
     target: str
     weights: Weights
+    made: Any = None  # the `Translation`; None: not yet
 
     @property
     def text(self) -> str:
