@@ -148,9 +148,8 @@ def translate_documents(
     if known.read_attributes is not None:
         open_attributes = functools.partial(_open_to_replace, read=known.read_attributes)
         documents = translate_texts(documents, open_attributes, translate, None)
-    documents = translate_texts(
-        documents, functools.partial(known.open, again=again, direction=direction), translate, align
-    )
+    open_text = functools.partial(known.open, again=again, direction=direction)
+    documents = translate_texts(documents, open_text, translate, align)
     if document_format == "html" and direction is not None and direction.target != UNKNOWN:
         documents = [document._replace(text=name_language(document.text, direction)) for document in documents]
     marks = (mark * text.startswith(mark) for text in texts)

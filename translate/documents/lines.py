@@ -56,11 +56,8 @@ def read_subtitles(text: str, *, has_entities: bool) -> Iterator[Segment]:
         for begin, end in pairwise([0, *speakers, len(cue_text)]):
             dash = _DASH.match(cue_text, begin, end)
             raw = cue_text[dash.end() if dash else begin : end]
-            items = [
-                read_tag(part) if number % 2 else Item("text", part)
-                for number, part in enumerate(_CUE_MARKUP.split(raw))
-                if part
-            ]
+            parts = enumerate(_CUE_MARKUP.split(raw))  # text alternates with markup
+            items = [read_tag(part) if number % 2 else Item("text", part) for number, part in parts if part]
             if items:
                 named = [item._replace(tag=item.tag.partition(".")[0]) for item in items]  # <c.red> ends at </c>
                 start = cue.start("text") + end - len(raw)

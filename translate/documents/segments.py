@@ -15,7 +15,7 @@ from translate.placeholders import match_placeholders
 
 _SPACES = re.compile(r"(\s+)")
 _WORDS = {"tag", "entity", "emoji"}  # placeholders of a text that are words of a document
-_BETWEEN_BRANCHES = {"message", "open", "close"}  # placeholders of messages of ICU
+_OF_MESSAGES = {"message", "open", "close", "count"}  # placeholders that only messages of ICU have
 _MAX_DEPTH = 20  # of nested paired markup; deeper tags become point markup
 _INVISIBLE = str.maketrans("", "", "\N{SOFT HYPHEN}\N{ZERO WIDTH SPACE}")
 
@@ -124,22 +124,18 @@ def markup_of(segment: Segment) -> WrittenMarkup:
 def divide_messages(segment: Segment) -> Iterator[Segment]:
     """The branches of messages of ICU, the text around them and what is between them, as segments of their own."""
     raw, items, position, end = segment.raw, list[Item](), 0, 0
-    matches = [match for match in match_placeholders(raw) if match.lastgroup in (*_BETWEEN_BRANCHES, "count")][::-1]
+    matches = [match for match in match_placeholders(raw) if match.lastgroup in _OF_MESSAGES][::-1]
     for item in segment.items:
         end += len(item.raw)
         while matches and matches[-1].start() < end:
             match = matches.pop()
             if item.kind == "text":
-                items += [
-                    Item("text", raw[position : match.start()]),
-                    Item("placeholder", match[0], match.lastgroup or ""),
-                ]
+                tag = "" if match.lastgroup == "count" else "message"
+                items += [Item("text", raw[position : match.start()]), Item("placeholder", match[0], tag)]
                 position = match.end()
         items.append(item._replace(raw=raw[position:end]))
         position = max(position, end)
-    for _, group in itertools.groupby(
-        items, key=lambda item: item.kind == "placeholder" and item.tag in _BETWEEN_BRANCHES
-    ):
+    for _, group in itertools.groupby(items, key=lambda item: (item.kind, item.tag) == ("placeholder", "message")):
         yield segment._replace(items=list(group))
 
 

@@ -194,9 +194,8 @@ def _text_items(text: str | None) -> list[Item]:
 def _read(text: str) -> _File:
     """Parse a file, and find the tags of its elements in it."""
     if encoding := _ENCODING.match(text):
-        raise InputError(
-            f"line 1: encoding={encoding[1]!r}, where UTF-8 is needed: convert the file, and change its first line"
-        )
+        hint = "convert the file, and change its first line"
+        raise InputError(f"line 1: encoding={encoding[1]!r}, where UTF-8 is needed: {hint}")
     from defusedxml import DTDForbidden
     from defusedxml.ElementTree import fromstring
 
@@ -204,10 +203,8 @@ def _read(text: str) -> _File:
         try:
             root = fromstring(text, forbid_dtd=True)
         except DTDForbidden as error:
-            problem = "has a document type declaration, whose entities could expand without limit"
-            raise InputError(
-                f"the file {problem}: remove <!DOCTYPE …>, and write the characters for entities"
-            ) from error
+            problem = "the file has a document type declaration, whose entities could expand without limit"
+            raise InputError(f"{problem}: remove <!DOCTYPE …>") from error
         elements, places = root.iter(), dict[Any, _Place]()
         opened = [_Place(0, 0, {}, root, [])]
         for match in _MARKUP.finditer(text):
