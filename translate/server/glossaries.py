@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from translate.atomic import write_text
 from translate.config.data import Direction, LanguageCode
 from translate.config.languages import Languages
+from translate.decoding.constraints.terminology import collect_terms
 from translate.errors import InputError
 from translate.files import read_json
 from translate.language_codes import find_language, standard_code
@@ -73,13 +74,9 @@ def _read_terms(entries: str, entries_format: str) -> dict[str, str]:
         ValueError: A line is not a pair, a term has two translations, or there are none.
     """
     how: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if entries_format == "tsv" else {}
-    terms: dict[str, str] = {}
     rows = csv.reader(io.StringIO(entries.lstrip("\ufeff"), newline=""), **how)
-    try:
-        for row in filter(None, rows):
-            source, target = [*(" ".join(column.split()) for column in row), "", ""][:2]
-            if not (len(row) in (2, 4) and source and target) or terms.setdefault(source, target) != target:
-                raise csv.Error(f"{row!r:.80} should be a term and its translation, and each term should have only one")
+    try:  # four columns end with the languages
+        terms = collect_terms((rows.line_num, row[:2] if len(row) == 4 else row) for row in rows if row)
     except csv.Error as error:
         raise ValueError(f"line {rows.line_num}: {error}") from error
     if not terms:

@@ -164,11 +164,11 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("Hund\tdog\nKatze cat\n", "line 2: 'Katze cat': expected source, tab, target"),
-        ("# x\n\nHund\t \n", "line 3: 'Hund\\t ': expected source, tab, target"),
+        ("Hund\tdog\nKatze cat\n", "line 2: ['Katze cat'] should be two columns, a term and its translation"),
+        ("# x\n\nHund\t \n", "line 3: ['Hund', ' '] should be two columns, a term and its translation"),
         (
             "U\u0308bung  A\tone\nÜbung A\ttwo\n",
-            "line 2: 'Übung A' is translated as 'two', but in line 1 as 'one'; keep one of them",
+            "line 2: 'Übung A' is translated as 'two', but before as 'one'; keep one of them",
         ),
     ],
 )

@@ -14,7 +14,7 @@ Source: Porter 2001, Snowball: A language for stemming algorithms, https://snowb
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from translate.config.languages import UNKNOWN
@@ -139,22 +139,30 @@ def read_terminology(path: Path, *, language: str = UNKNOWN, with_forms: bool = 
     Raises:
         InputError: The file cannot be read, a line is not a pair, or a term has two translations; or as `Terminology`.
     """
-    found: dict[str, tuple[str, int]] = {}
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        columns = [" ".join(column.split()) for column in line.split("\t")]
+    lines = enumerate(read_lines(path), start=1)
+    rows = ((number, line.split("\t")) for number, line in lines if line.strip() and not line.startswith("#"))
+    try:
+        return Terminology(collect_terms(rows), language=language, with_forms=with_forms)
+    except ValueError as error:
+        raise InputError(f"{path}, {error}") from error
+
+
+def collect_terms(rows: Iterable[tuple[int, Sequence[str]]]) -> dict[str, str]:
+    """The terms of rows, which have a term and its translation, each with the number of its line.
+
+    Raises:
+        ValueError: A row is not a pair, or a term has two translations; the message begins with the line.
+    """
+    terms: dict[str, str] = {}
+    for number, row in rows:
+        columns = [" ".join(column.split()) for column in row]
         if len(columns) != 2 or not all(columns):
-            raise InputError(f"{path}, line {number}: {line!r}: expected source, tab, target")
+            raise ValueError(f"line {number}: {row!r:.80} should be two columns, a term and its translation")
         source, target = _normalize(columns[0]), columns[1]
-        earlier, its_number = found.setdefault(source, (target, number))
-        if earlier != target:
-            raise InputError(
-                f"{path}, line {number}: {source!r} is translated as {target!r}, but in line {its_number} as"
-                f" {earlier!r}; keep one of them"
-            )
-    targets = {source: target for source, (target, _) in found.items()}
-    return Terminology(targets, language=language, with_forms=with_forms)
+        if (earlier := terms.setdefault(source, target)) != target:
+            problem = f"{source!r} is translated as {target!r}, but before as {earlier!r}; keep one of them"
+            raise ValueError(f"line {number}: {problem}")
+    return terms
 
 
 @functools.lru_cache(maxsize=16)
