@@ -132,9 +132,8 @@ def check_output(path: Path, option: str = "") -> None:
     """
     if _inputs and (name := _inputs.get(_identity(path) or (0, 0))):
         alias = "" if name == str(path) else f", as {name}"
-        raise InputError(
-            f"{option} {path}: this command reads that file{alias}, which would be lost; name another".strip()
-        )
+        problem = f"this command reads that file{alias}, which would be lost; name another"
+        raise InputError(f"{option} {path}: {problem}".strip())
 
 
 def remember_folder(path: Path) -> None:

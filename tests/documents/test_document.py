@@ -37,7 +37,7 @@ PARTS = st.sampled_from(
 DOCUMENTS = st.text(st.characters(codec="utf-8"), max_size=60) | st.lists(PARTS, max_size=25).map("".join)
 CUES = DOCUMENTS.map(lambda text: f"00:00:01.000 --> 00:00:02.000\n{text}")
 TITLED = st.lists(PARTS | st.sampled_from(["<img alt='a b'", '<p title="c">', '[a](b "c d")'])).map("".join)
-MONOLINGUAL = [name for name, known in FORMATS.items() if known.fill is None]
+MONOLINGUAL = [name for name, known in FORMATS.items() if not known.is_bilingual]
 few = settings(
     max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )

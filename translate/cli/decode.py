@@ -268,7 +268,7 @@ class _Decoding(NamedTuple):
         from translate.files import check_is_text
 
         document_format = document_format or format_of_file(self.file)
-        if FORMATS[document_format].fill is None:
+        if not FORMATS[document_format].is_bilingual:
             check_is_text(self.file)
         text = read_document(self.file)
         try:

@@ -52,37 +52,46 @@ Divide = Callable[[str], list[str]]  # into sentences
 _NUMBER = re.compile(r"\d+")
 
 
-class FormatReader(NamedTuple):
-    """How a format is recognized, read and written.
+def _replacing(read: Reader) -> Callable[..., Reading]:
+    """Opens a document with one text, whose segments are replaced."""
 
-    Most documents have one text, and its segments are replaced. A bilingual document, such as a catalog, has source
-    texts and places for their translations: `fill` gives the segments of the texts that have none yet, or, with
-    `again`, of those whose translation is marked for review too, and a function that writes the translations.
-    """
+    def open_text(text: str, **_: object) -> Reading:
+        segments = list(read(text))
+
+        def write(translated: Sequence[str]) -> Written:
+            written = replace_segments(text, segments, translated)
+            return Written(written, read(written))
+
+        return Reading(segments, write)
+
+    return open_text
+
+
+class FormatReader(NamedTuple):
+    """How a format is recognized, read and written."""
 
     extensions: tuple[str, ...]
-    read: Reader | None = None
-    read_attributes: Reader | None = None  # text within markup
-    fill: Callable[..., Reading] | None = None  # of the document's text, `again` and the direction; instead of `read`
+    open: Callable[..., Reading]  # what is translated in a text, perhaps by `again` and `direction`
+    open_attributes: Open | None = None  # the same of text within markup
+    is_bilingual: bool = False
+    """Whether a document has source texts and places for their translations, as a catalog has.
 
-    def open(self, text: str, *, again: bool = False, direction: Direction | None = None) -> Reading:
-        """What is translated in a document, and how the translations are written into it."""
-        if self.fill is not None:
-            return self.fill(text, again=again, direction=direction)
-        assert self.read is not None
-        return _open_to_replace(text, self.read)
+    Those that have none yet are filled, or, with `again`, those whose translation is marked for review too.
+    """
 
 
 FORMATS: dict[DocumentFormat, FormatReader] = {
-    "text": FormatReader((".txt",), functools.partial(read_text, by_line=True)),
-    "paragraphs": FormatReader((), functools.partial(read_text, by_line=False)),
-    "markdown": FormatReader((".md", ".markdown"), read_markdown),
-    "html": FormatReader((".html", ".htm", ".xhtml"), read_html, read_attributes),
-    "srt": FormatReader((".srt",), functools.partial(read_subtitles, has_entities=False)),
-    "vtt": FormatReader((".vtt",), functools.partial(read_subtitles, has_entities=True)),
-    "po": FormatReader((".po", ".pot"), fill=fill_catalog),
-    "xliff": FormatReader(XLIFF_SUFFIXES, fill=fill_xliff),
+    "text": FormatReader((".txt",), _replacing(functools.partial(read_text, by_line=True))),
+    "paragraphs": FormatReader((), _replacing(functools.partial(read_text, by_line=False))),
+    "markdown": FormatReader((".md", ".markdown"), _replacing(read_markdown)),
+    "html": FormatReader((".html", ".htm", ".xhtml"), _replacing(read_html), _replacing(read_attributes)),
+    "srt": FormatReader((".srt",), _replacing(functools.partial(read_subtitles, has_entities=False))),
+    "vtt": FormatReader((".vtt",), _replacing(functools.partial(read_subtitles, has_entities=True))),
+    "po": FormatReader((".po", ".pot"), fill_catalog, is_bilingual=True),
+    "xliff": FormatReader(XLIFF_SUFFIXES, fill_xliff, is_bilingual=True),
 }
+EXTENSIONS = {extension: name for name, known in FORMATS.items() for extension in known.extensions}
+"""The format of a document by its extension."""
 
 
 class DocumentTranslation(NamedTuple):
@@ -107,10 +116,8 @@ def format_of_file(path: Path | None) -> DocumentFormat:
     Raises:
         InputError: The extension is missing or unknown.
     """
-    suffix = text_suffix(path) if path is not None else ""
-    for name, known in FORMATS.items():
-        if suffix in known.extensions:
-            return name
+    if path is not None and (suffix := text_suffix(path)) in EXTENSIONS:
+        return EXTENSIONS[suffix]
     check_is_text(path)
     where = "standard input" if path is None or str(path) == "-" else str(path)
     raise InputError(f"{where}: unknown document format; choose a document format: {', '.join(FORMATS)}")
@@ -145,9 +152,8 @@ def translate_documents(
     documents = [
         DocumentTranslation(text.removeprefix(mark), Counter(), [], ConditionCounts(), Counter()) for text in texts
     ]
-    if known.read_attributes is not None:
-        open_attributes = functools.partial(_open_to_replace, read=known.read_attributes)
-        documents = translate_texts(documents, open_attributes, translate, None)
+    if known.open_attributes is not None:
+        documents = translate_texts(documents, known.open_attributes, translate, None)
     open_text = functools.partial(known.open, again=again, direction=direction)
     documents = translate_texts(documents, open_text, translate, align)
     if document_format == "html" and direction is not None and direction.target != UNKNOWN:
@@ -213,17 +219,6 @@ class _Page:
         found = [markup_of(part) for segment in written.segments for part in divide_messages(segment)]
         problems = _compare(document.text, self.segments, old, found)
         return document._replace(text=written.text, problems=[*document.problems, *written.problems, *problems])
-
-
-def _open_to_replace(text: str, read: Reader) -> Reading:
-    """The segments of a document, each of which its translation replaces."""
-    segments = list(read(text))
-
-    def write(translated: Sequence[str]) -> Written:
-        written = replace_segments(text, segments, translated)
-        return Written(written, read(written))
-
-    return Reading(segments, write)
 
 
 def word_weights(

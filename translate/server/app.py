@@ -22,7 +22,7 @@ from translate._version import __version__
 from translate.atomic import text_bytes
 from translate.decoding.output.flags import FLAGS
 from translate.decoding.sentences import DATA
-from translate.documents.document import FORMATS
+from translate.documents.document import EXTENSIONS
 from translate.errors import InputError, RunError
 from translate.files import STRUCTURED
 from translate.server import compatibility, glossaries, schema, uploads
@@ -162,9 +162,8 @@ def _add_paths(
         """The models, the first of which is the default, the limits of requests, and the conditions of translations."""
         conditions = {flag: words.warning for flag, words in FLAGS.items()}
         served = [model.describe() for model in models.values()]
-        documents = {extension: name for name, known in FORMATS.items() for extension in known.extensions}
         return schema.ModelsAnswer(
-            models=served, limits=limits, conditions=conditions, documents=documents, structured=STRUCTURED
+            models=served, limits=limits, conditions=conditions, documents=EXTENSIONS, structured=STRUCTURED
         )
 
 

@@ -148,13 +148,12 @@ def xliff_texts(unit: Any, inherited: Mapping[str, str]) -> Iterator[XliffText]:
 
 
 def _pair_segments(source: Any, target: Any) -> list[tuple[Any, Any]]:
-    sources = {segment.get("mid"): segment for segment in segments_of(source)}
-    targets = [] if target is None else segments_of(target)
-    found = {segment.get("mid"): segment for segment in targets}
-    is_same = len(sources) == len(segments_of(source)) and len(found) == len(targets)
-    if is_same and list(found) == [name for name in sources if name in found]:
-        return [(segment, found.get(name)) for name, segment in sources.items()]
-    return [(source, target)]
+    sources, targets = segments_of(source), [] if target is None else segments_of(target)
+    names, found = ([segment.get("mid") for segment in side] for side in (sources, targets))
+    if len({*names}) < len(names) or found != [name for name in names if name in found]:
+        return [(source, target)]
+    by_name = dict(zip(found, targets, strict=True))
+    return [(segment, by_name.get(name)) for name, segment in zip(names, sources, strict=True)]
 
 
 def segments_of(side: Any) -> list[Any]:
