@@ -5,7 +5,6 @@ import json
 import math
 import re
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
@@ -18,8 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from translate.config.data import Direction, LanguageCode
 from translate.config.languages import UNKNOWN
 from translate.decoding.constraints.terminology import Terminology
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 from translate.language_codes import find_language, language_name, standard_code
+from translate.lint.languages import rank_languages
 from translate.server import schema
 from translate.server.gate import NO_TOKEN, Access, Metrics
 from translate.server.glossaries import Glossaries
@@ -159,7 +159,7 @@ async def _read_form(request: Request) -> dict[str, str | list[str]]:
     return {name: given if name == "text" or len(given) > 1 else given[0] for name, given in values.items()}
 
 
-def rank_languages(models: Iterable[ServedModel], text: str) -> dict[str, float]:
+def detect_languages(models: Iterable[ServedModel], text: str) -> dict[str, float]:
     """How probable it is that a text is in each language of the models, in percent; the most probable comes first.
 
     The probabilities are those of py3langid, which knows some 140 languages, so those of other languages are missing
@@ -168,22 +168,12 @@ def rank_languages(models: Iterable[ServedModel], text: str) -> dict[str, float]
     Raises:
         RunError: Its model cannot be unpacked into a temporary file.
     """
-    import py3langid  # takes 0.2 s, and its model a second
-
     text = re.sub("<[^<>]*>", " ", text[:_DETECTED_CHARACTERS])  # the names of tags would be English
-    try:
-        ranked = py3langid.rank(text)
-    except OSError as error:
-        where = f"{tempfile.gettempdir()}: {error.strerror or error}"
-        raise RunError(
-            f"no language can be detected: {where}; set TMPDIR to a folder with 70 MB of free space"
-        ) from error
+    ranked = rank_languages(text)
     # Log-probabilities grow with the length of a text as if its letters were independent; this is how py3langid itself
     # makes probabilities of them.
-    weights = {
-        code: math.exp((score - ranked[0][1]) / math.sqrt(len(text.encode(errors="replace")) or 1))
-        for code, score in ranked
-    }
+    best, scale = max(ranked.values()), math.sqrt(len(text.encode(errors="replace")) or 1)
+    weights = {code: math.exp((score - best) / scale) for code, score in ranked.items()}
     served = (code for model in models for code in (*model.languages.sources, *model.languages.targets))
     codes = dict.fromkeys(map(standard_code, served))
     found = {code: find_language(code, weights, or_wider=True) for code in codes}
@@ -207,7 +197,7 @@ async def choose_model(
     """
     is_any, percents = source.lower() in _ANY, dict[str, float]()
     if is_any:
-        percents = await asyncio.to_thread(rank_languages, models.values(), "\n".join(texts))
+        percents = await asyncio.to_thread(detect_languages, models.values(), "\n".join(texts))
     for wanted in [*percents, None] if is_any else [source]:
         for model in models.values():
             known = model.languages
@@ -252,7 +242,7 @@ def add_paths(
         """The languages of the models that a text may be in, by LibreTranslate's request; several texts are one."""
         check_key(request, access, question.api_key)
         text = question.q if isinstance(question.q, str) else "\n".join(question.q)
-        ranked = await asyncio.to_thread(rank_languages, models.values(), text)
+        ranked = await asyncio.to_thread(detect_languages, models.values(), text)
         found = [_detected(code, percents) for code, percents in ranked.items()]
         return found[:1] + [each for each in found[1:] if each["confidence"] >= 1]
 
