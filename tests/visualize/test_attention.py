@@ -75,10 +75,8 @@ def test_attention_on_another_device_is_that_of_the_cpu(
     found = look_at(translator, AttentionChoice())
     assert len(found.layers) == len(expected.layers) == 6
     for one, other in zip(found.layers, expected.layers, strict=True):
-        assert one[:2] == other[:2] and (one.position_scores is None) == (other.position_scores is None)
-        for part, same in zip(one[2:], other[2:], strict=True):
-            if same is not None:
-                torch.testing.assert_close(part, same, rtol=0, atol=1e-5)
+        assert one[:2] == other[:2] and torch.equal(one.visible, other.visible)
+        torch.testing.assert_close(one.weights, other.weights, rtol=0, atol=1e-5)
     assert page_data(attention_page(found))["tokens"] == page_data(attention_page(expected))["tokens"]
 
 
@@ -90,19 +88,14 @@ def test_the_page_has_all_heads_bit_by_bit(attention: Attention) -> None:
     for kind in data["kinds"]:
         for number, layer in enumerate(kind["layers"]):
             captured = layers.pop((kind["kind"], number))
-            for name in ("weights", "query", "key"):
-                assert np.array_equal(floats(layer[name]), getattr(captured, name).numpy().ravel())
-            if captured.position_scores is None:
-                assert layer["position_scores"] is None
-            else:
-                assert np.array_equal(floats(layer["position_scores"]), captured.position_scores.numpy().ravel())
+            assert np.array_equal(floats(layer), captured.weights.numpy().ravel())
             rows = ["".join("1" if cell else "0" for cell in row) for row in captured.visible]
             assert kind["visible"] == rows
     assert layers == {}
     assert [word["text"] for word in data["tokens"]["source"]["words"]] == ["Der", "Künstler", "läuft.", "</s>"]
     assert data["paragraphs"][0].startswith("Forced: the translation was given. Step 12, fp32;")
     assert data["start"] == {"kind": "cross", "layer": 1, "head": -1, "unit": "subwords"}  # the mean
-    assert data["merged"] == MERGED and "turn the queries and keys" in data["positions"]
+    assert data["merged"] == MERGED
 
 
 HOSTILE = "</script><script>alert(1)</script> & <b>„fett“</b> {{style}} \u2028"
@@ -183,16 +176,17 @@ def encode(translator: Translator) -> EncodedPair:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
+@torch.inference_mode()
 def test_the_weights_follow_from_queries_keys_and_positions(make_translator: MakeTranslator, positions: str) -> None:
-    """And from queries and keys as they are projected, without positions, plus the part of positions."""
     translator = make_translator(positions=positions)
-    projected: dict[tuple[str, int], Tensor] = {}
+    calls: dict[tuple[str, int], tuple[Any, ...]] = {}
     for stack, layers in (("encoder", translator.model.encoder.layers), ("decoder", translator.model.decoder.layers)):
         for number, layer in enumerate(layers):
-            attention: Any = layer.self_attention
-            attention.input_projection.register_forward_hook(
-                lambda module, inputs, output, key=(stack, number): projected.update({key: output[0].detach()})
-            )
+            for kind, attention in ((stack, layer.self_attention), ("cross", getattr(layer, "cross_attention", None))):
+                if attention is not None:
+                    attention.register_forward_pre_hook(  # type: ignore[union-attr]
+                        lambda *call, key=(kind, number): calls.update({key: call}), with_kwargs=True
+                    )
     captured = capture_attention(translator.model, encode(translator))
     assert [(each.kind, each.layer) for each in captured] == [
         ("encoder", 0), ("encoder", 1), ("decoder", 0), ("decoder", 1), ("cross", 0), ("cross", 1)
@@ -202,16 +196,15 @@ def test_the_weights_follow_from_queries_keys_and_positions(make_translator: Mak
         lower = torch.ones_like(each.visible).tril() if each.kind == "decoder" else torch.ones_like(each.visible)
         assert torch.equal(each.visible, lower)
         assert (each.weights[:, ~each.visible] == 0.0).all() and (each.weights[:, each.visible] > 0.0).all()
-        scores = each.query @ each.key.transpose(1, 2) / math.sqrt(each.query.shape[2])  # as the page computes them
-        assert (each.position_scores is None) == (each.kind == "cross" or positions != "relative")
-        if each.position_scores is not None:
-            scores += each.position_scores
-            query, key, _ = (
-                part.unflatten(1, (3, 8)).transpose(0, 1) for part in projected[each.kind, each.layer].chunk(3, dim=1)
-            )
-            content = query @ key.transpose(1, 2) / math.sqrt(8)
-            assert each.position_scores.abs().max() > 0.1
-            torch.testing.assert_close(content + each.position_scores, scores, atol=1e-4, rtol=0)
+        attention, inputs, keywords = calls[each.kind, each.layer]
+        if each.kind == "cross":
+            query, (key, _) = attention.project_query(inputs[0]), attention.project_key_value(inputs[1])
+        else:
+            query, (key, _) = attention.project_query_key_value(*inputs, rotary=keywords.get("rotary"))
+        scores = (query @ key.transpose(2, 3))[0] / math.sqrt(query.shape[3])
+        bias = keywords.get("bias")
+        assert (bias is None) == (each.kind == "cross" or positions != "relative")
+        scores = scores if bias is None else scores + bias
         torch.testing.assert_close(scores.masked_fill(~each.visible, -math.inf).softmax(dim=-1), each.weights)
 
 

@@ -182,30 +182,6 @@ def test_a_small_picture_leads_to_its_head(page: Page, view: str, next_view: str
     assert page.locator("h2").inner_text() == "Cross-attention, layer 0, head 2"
 
 
-def test_queries_and_keys(page: Page, attention: Attention) -> None:
-    for name, value in (("view", "vectors"), ("kind", "encoder"), ("layer", 1), ("head", 2), ("query", 3)):
-        choose(page, name, value)
-    (layer,) = [each for each in attention.layers if (each.kind, each.layer) == ("encoder", 1)]
-    assert layer.position_scores is not None
-    columns = [page.locator(f"table.vectors tbody tr td:nth-child({number})") for number in (4, 5, 6, 7)]
-    product, score, position, weight = [column.all_inner_texts() for column in columns]
-
-    def numbers(texts: list[str]) -> list[float]:
-        return [float(text.replace("−", "-")) for text in texts]
-
-    scores = (layer.query @ layer.key.transpose(1, 2))[2, 3] / 8**0.5 + layer.position_scores[2, 3]
-    assert numbers(score) == pytest.approx(scores.tolist(), abs=6e-4)
-    assert numbers(position) == pytest.approx(layer.position_scores[2, 3].tolist(), abs=6e-4)
-    assert numbers(weight) == pytest.approx(layer.weights[2, 3].tolist(), abs=6e-5)
-    products = layer.query[2, 3] * layer.key[2]
-    assert numbers(product) == pytest.approx(products[:, 0].tolist(), rel=1e-3)
-    page.locator('input[name="dimension"]').focus()
-    page.keyboard.press("ArrowRight")
-    assert numbers(columns[0].all_inner_texts()) == pytest.approx(products[:, 1].tolist(), rel=1e-3)
-    assert "divided by √8, plus “by position”" in page.locator("main").inner_text()
-    assert page.locator('input[name="head"][value="-1"]').is_disabled()
-
-
 def overflowing(page: Page) -> Any:
     """Whether the page itself is wider than the window, and the labels that are cut."""
     return page.evaluate(
@@ -220,7 +196,7 @@ def test_long_sentences_scroll_and_no_label_is_cut(open_page: OpenPage, make_tra
     source = "Künstler Straßenbahnhaltestellenüberdachung " * 4
     seen = look_at(make_translator(positions="rotary"), source, "artist runs " * 6, unit="words")
     page = open_page(attention_page(seen), width=390)
-    for view in ("matrix", "heads", "lines", "model", "vectors"):
+    for view in ("matrix", "heads", "lines", "model"):
         choose(page, "view", view)
         assert overflowing(page) == [False, []], view
     choose(page, "view", "matrix")
@@ -306,7 +282,7 @@ def test_axe_finds_nothing_serious_in_attention(
     open_page: OpenPage, attention: Attention, serious_findings: SeriousFindings, scheme: str
 ) -> None:
     page = open_page(attention_page(attention), scheme=scheme)
-    for view in ("matrix", "heads", "lines", "model", "vectors"):
+    for view in ("matrix", "heads", "lines", "model"):
         choose(page, "view", view)
         if view in ("matrix", "lines"):
             choose(page, "kind", "decoder")

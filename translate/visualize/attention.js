@@ -1,10 +1,8 @@
 // The page of one sentence's attention: which kind, layer and head, in which view, of subwords or whole words.
 
-const VIEWS = [
-  ["matrix", "Matrix"], ["heads", "All heads"], ["lines", "Lines"], ["model", "Whole model"], ["vectors", "Query and key"],
-];
+const VIEWS = [["matrix", "Matrix"], ["heads", "All heads"], ["lines", "Lines"], ["model", "Whole model"]];
 const MEAN = -1; // in place of a head's number
-const state = { ...data.start, heads: [], view: "matrix", query: 0, dimension: 0 }; // heads: several, as coloured lines
+const state = { ...data.start, heads: [], view: "matrix" }; // heads: several, as coloured lines
 const kinds = Object.fromEntries(data.kinds.map((kind) => [kind.kind, decodeKind(kind)]));
 const DASHES = ["", "7 3", "2 3", "9 3 2 3"];
 
@@ -16,11 +14,10 @@ const seriesLook = (number) => ({
   stroke: seriesColour(number), "stroke-dasharray": DASHES[Math.floor(number / colours().series.length) % DASHES.length],
 });
 
-/** The colour of a number as [red, green, blue]: weights by their root, so that small ones show; others up to ± `limit`. */
-function colourOf(scale, value, limit = 1) {
-  const stops = colours()[scale].map((hex) => [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16)));
-  const place = scale === "weight" ? Math.sqrt(value) : 0.5 + value / (2 * limit);
-  const at = Math.min(Math.max(place, 0), 1) * (stops.length - 1);
+/** The colour of a weight as [red, green, blue], by its root, so that small ones show. */
+function colourOf(weight) {
+  const stops = colours().weight.map((hex) => [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16)));
+  const at = Math.min(Math.sqrt(weight), 1) * (stops.length - 1);
   const below = Math.min(Math.floor(at), stops.length - 2);
   return stops[below].map((each, channel) => Math.round(each + (stops[below + 1][channel] - each) * (at - below)));
 }
@@ -34,29 +31,24 @@ function inkOn(colour) {
 }
 
 /** What the colours mean. */
-function makeLegend(scale, { limit = 1, hasMasked = false } = {}) {
-  const stops = colours()[scale].map((colour, number, { length }) =>
-    `${colour} ${100 * (number / (length - 1)) ** (scale === "weight" ? 2 : 1)}%`);
+function makeLegend(hasMasked) {
+  const stops = colours().weight.map((colour, number, { length }) => `${colour} ${100 * (number / (length - 1)) ** 2}%`);
   const bar = make("span", { class: "swatch", style: `width: 180px; background: linear-gradient(to right, ${stops})` });
-  const entries = [scale === "weight" ? "0" : shortNumber(-limit), bar, shortNumber(limit)];
-  if (scale === "weight") entries.push("the colour goes with the root of the weight, so that small ones are seen");
+  const entries = ["0", bar, "1", "the colour goes with the root of the weight, so that small ones are seen"];
   if (hasMasked) entries.push(make("span", { class: "swatch masked" }), "masked: exactly 0");
   return make("div", { class: "legend" }, ...entries.map((entry) => (typeof entry === "string" ? make("span", {}, entry) : entry)));
 }
 
 /** A canvas that is sharp on every screen. */
-function makeCanvas(width, height, label, paint) {
-  const canvas = make("canvas", label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" });
+function makeCanvas(width, height, paint) {
+  const canvas = make("canvas", { "aria-hidden": "true" });
   const sharpness = window.devicePixelRatio || 1;
   Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
-  canvas.repaint = () => {
-    canvas.width = Math.ceil(width * sharpness);
-    canvas.height = Math.ceil(height * sharpness);
-    const context = canvas.getContext("2d");
-    context.scale(sharpness, sharpness);
-    paint(context, width, height);
-  };
-  canvas.repaint();
+  canvas.width = Math.ceil(width * sharpness);
+  canvas.height = Math.ceil(height * sharpness);
+  const context = canvas.getContext("2d");
+  context.scale(sharpness, sharpness);
+  paint(context, width, height);
   return canvas;
 }
 
@@ -102,11 +94,7 @@ function floats(text) {
 function decodeKind(kind) {
   const numQueries = kind.visible.length;
   const numKeys = kind.visible[0].length;
-  const layers = kind.layers.map((layer) => ({
-    weights: floats(layer.weights), query: floats(layer.query), key: floats(layer.key),
-    position: layer.position_scores === null ? null : floats(layer.position_scores),
-  }));
-  return { ...kind, layers, numQueries, numKeys, headDim: layers[0].query.length / data.numHeads / numQueries };
+  return { ...kind, layers: kind.layers.map(floats), numQueries, numKeys };
 }
 
 /** Weights of a head as rows of numbers, null where masked, in the unit that is chosen. */
@@ -118,7 +106,7 @@ function headWeights(kind, layer, head, unit) {
   }
   const start = head * kind.numQueries * kind.numKeys;
   const subwords = kind.visible.map((line, y) => Array.from(line, (isVisible, x) =>
-    isVisible === "1" ? kind.layers[layer].weights[start + y * kind.numKeys + x] : null));
+    isVisible === "1" ? kind.layers[layer][start + y * kind.numKeys + x] : null));
   return unit === "words" ? mergeWords(kind, subwords) : subwords;
 }
 
@@ -139,7 +127,7 @@ function labels(side, unit = state.unit) {
 }
 
 /** What an axis is called, in the unit that is chosen. */
-const axisName = (name) => (state.unit === "words" && state.view !== "vectors" ? name.replace("token", "word") : name);
+const axisName = (name) => (state.unit === "words" ? name.replace("token", "word") : name);
 const headName = (head) => (head === MEAN ? "mean of the heads" : `head ${head}`);
 const areSeveral = () => state.view === "lines" && state.heads.length > 0;
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
@@ -151,9 +139,9 @@ function describeCell(kind, weights, row, column) {
   return `“${query}” (${row}) looks at “${key}” (${column}): ${value}`;
 }
 
-function makeChoice(title, name, options, isDisabled) {
+function makeChoice(title, name, options) {
   const chosen = name === "head" && areSeveral() ? null : state[name];
-  return makeRadios(title, name, options, { chosen, choose: (value) => choose({ [name]: value }), isDisabled });
+  return makeRadios(title, name, options, { chosen, choose: (value) => choose({ [name]: value }) });
 }
 
 /** A row of check boxes: which heads have lines in a colour of their own. */
@@ -173,8 +161,6 @@ function choose(change) {
   Object.assign(state, "head" in change ? { heads: [] } : {}, change);
   const kind = kinds[state.kind];
   state.layer = Math.min(state.layer, kind.layers.length - 1);
-  state.query = Math.min(state.query, kind.numQueries - 1);
-  if (state.view === "vectors" && state.head === MEAN) state.head = 0;
   const { name, value } = document.activeElement;
   drawEverything();
   const again = name && main.querySelector(`input[name="${name}"][value="${value}"]`);
@@ -189,18 +175,16 @@ function drawEverything() {
   if (!isWhole && state.view !== "heads") {
     choices.push(makeChoice("Layer, counted from 0", "layer", kind.layers.map((_, layer) => [layer, String(layer)])));
     const heads = Array.from({ length: data.numHeads }, (_, head) => [head, String(head)]);
-    choices.push(makeChoice("Head", "head", [...heads, [MEAN, "mean"]], (head) => state.view === "vectors" && head === MEAN));
+    choices.push(makeChoice("Head", "head", [...heads, [MEAN, "mean"]]));
     if (state.view === "lines") choices.push(makeHeadsChoice(heads.map(([head]) => head)));
   }
-  if (state.view !== "vectors") {
-    choices.push(makeChoice("Unit", "unit", [["subwords", "Subwords"], ["words", "Whole words"]]));
-  }
-  const view = { matrix: drawMatrix, heads: drawHeads, lines: drawLines, model: drawModel, vectors: drawVectors }[state.view];
+  choices.push(makeChoice("Unit", "unit", [["subwords", "Subwords"], ["words", "Whole words"]]));
+  const view = { matrix: drawMatrix, heads: drawHeads, lines: drawLines, model: drawModel }[state.view];
   main.replaceChildren(make("div", { class: "choices" }, ...choices), ...view(kind));
 }
 
 function heading(kind) {
-  const unit = state.unit === "words" && state.view !== "vectors" ? [make("p", { class: "note" }, data.merged)] : [];
+  const unit = state.unit === "words" ? [make("p", { class: "note" }, data.merged)] : [];
   const heads = areSeveral() ? `heads ${state.heads.join(", ")}` : headName(state.head);
   return [make("h2", {}, `${capital(kind.name)}, layer ${state.layer}, ${heads}`), ...unit];
 }
@@ -218,7 +202,7 @@ function drawMatrix(kind) {
     const cell = make("td", { class: weight === null ? "masked" : null, "data-row": row, "data-column": column },
       isQuiet ? make("span", { class: "hidden" }, text) : text);
     if (weight !== null) {
-      const colour = colourOf("weight", weight);
+      const colour = colourOf(weight);
       Object.assign(cell.style, { background: css(colour), color: inkOn(colour) });
     }
     return cell;
@@ -239,7 +223,7 @@ function drawMatrix(kind) {
   rove(table, cells);
   return [
     ...heading(kind), make("p", { class: "note" }, caption), readout, make("div", { class: "scroll" }, table),
-    makeLegend("weight", { hasMasked: weights.some((row) => row.includes(null)) }),
+    makeLegend(weights.some((row) => row.includes(null))),
   ];
 }
 
@@ -266,7 +250,7 @@ function makeThumbnails(kind, paint, size, view, side = null) {
     grid.append(make("div", { class: "axis" }, `layer ${layer}`, ...tokens(kind.queries, "left")));
     return Array.from({ length: data.numHeads }, (__, head) => {
       const weights = headWeights(kind, layer, head, state.unit);
-      const picture = makeCanvas(...size(weights), null, (context, width, height) => paint(context, weights, width, height));
+      const picture = makeCanvas(...size(weights), (context, width, height) => paint(context, weights, width, height));
       const isShown = state.kind === kind.kind && state.layer === layer && state.head === head;
       const button = make("button", {
         type: "button", "aria-label": `${kind.name}, layer ${layer}, head ${head}`, "aria-pressed": String(isShown),
@@ -287,7 +271,7 @@ function drawHeads(kind) {
   const side = Math.max(11, Math.min(16, Math.floor(190 / Math.max(labels(kind.queries).length, labels(kind.keys).length))));
   const paint = (context, weights) => weights.forEach((row, y) => row.forEach((weight, x) => {
     if (weight === null) return; // the canvas is hatched
-    context.fillStyle = css(colourOf("weight", weight));
+    context.fillStyle = css(colourOf(weight));
     context.fillRect(x * side, y * side, side, side);
   }));
   const size = (weights) => [weights[0].length * side, weights.length * side];
@@ -296,7 +280,7 @@ function drawHeads(kind) {
     make("p", { class: "note" }, `Rows: ${axisName(kind.rowAxis)}. Columns: ${axisName(kind.columnAxis)}. Choose a head to see it large.`
       + (state.unit === "words" ? ` ${data.merged}` : "")),
     makeThumbnails(kind, paint, size, "matrix", side),
-    makeLegend("weight", { hasMasked: kind.visible.some((line) => line.includes("0")) }),
+    makeLegend(kind.visible.some((line) => line.includes("0"))),
   ];
 }
 
@@ -369,7 +353,7 @@ function drawLines(kind) {
           numberShown.style.boxShadow = weight === null ? "" : `0 3px ${stroke}`;
           return;
         }
-        const colour = weight === null ? null : colourOf("weight", weight);
+        const colour = weight === null ? null : colourOf(weight);
         token.style.background = colour ? css(colour) : "";
         token.style.color = numberShown.style.color = colour ? inkOn(colour) : "";
       });
@@ -396,91 +380,6 @@ function drawLines(kind) {
     ...heading(kind), readout, make("div", { class: "scroll" }, bipartite),
     make("p", { class: "note" }, "A line is the stronger, the more weight it stands for; below 0.005 there is none."
       + " The matrix has the same weights as a table, head by head."),
-  ];
-}
-
-function drawVectors(kind) {
-  const layer = kind.layers[state.layer];
-  const size = kind.headDim;
-  const slice = (vectors, count, position) =>
-    vectors.subarray((state.head * count + position) * size, (state.head * count + position + 1) * size);
-  const query = slice(layer.query, kind.numQueries, state.query);
-  const keys = Array.from({ length: kind.numKeys }, (_, position) => slice(layer.key, kind.numKeys, position));
-  const products = keys.map((key) => key.map((value, dimension) => value * query[dimension]));
-  const weights = headWeights(kind, state.layer, state.head, "subwords")[state.query];
-  const largest = (vectors) => Math.max(1e-9, ...vectors.map((vector) => Math.max(...vector.map(Math.abs))));
-  const [vectorLimit, productLimit] = [largest([query, ...keys]), largest(products)];
-  const readout = makeReadout("Point at a dimension, or move the slider: its numbers stand in the table.");
-  const cell = Math.max(3, Math.min(8, Math.floor(300 / size)));
-  const canvases = [];
-  const strip = (vector, limit, label) => {
-    const canvas = makeCanvas(size * cell, 18, `${label}: ${size} numbers, from ${shortNumber(Math.min(...vector))} to`
-      + ` ${shortNumber(Math.max(...vector))}`, (context) => {
-      vector.forEach((value, dimension) => {
-        context.fillStyle = css(colourOf("signed", value, limit));
-        context.fillRect(dimension * cell, 0, cell, 18);
-      });
-      context.strokeStyle = style("--mark");
-      context.lineWidth = 2;
-      context.strokeRect(state.dimension * cell, 1, cell, 16);
-    });
-    canvas.addEventListener("mousemove", (event) => show(Math.min(size - 1, Math.floor(event.offsetX / cell))));
-    canvases.push(canvas);
-    return canvas;
-  };
-  const [queryTexts, keyTexts] = [data.tokens[kind.queries].pieces, data.tokens[kind.keys].pieces];
-  const chosen = keys.map(() => make("td", { class: "number" }));
-  const rows = keys.map((key, position) => {
-    const bias = layer.position === null ? null
-      : layer.position[(state.head * kind.numQueries + state.query) * kind.numKeys + position];
-    const sum = products[position].reduce((total, value) => total + value, 0) / Math.sqrt(size);
-    const score = sum + (bias === null ? 0 : bias);
-    const weight = weights[position];
-    const bar = make("span", { class: "bar" });
-    bar.style.width = `${(weight || 0) * 90}px`;
-    return make("tr", {}, make("th", { scope: "row" }, keyTexts[position]),
-      make("td", {}, strip(key, vectorLimit, `key of “${keyTexts[position]}”`)),
-      make("td", {}, strip(products[position], productLimit, `query times key of “${keyTexts[position]}”`)),
-      chosen[position],
-      make("td", { class: "number" }, score.toFixed(3).replace("-", "−")),
-      ...(layer.position === null ? [] : [make("td", { class: "number" }, bias.toFixed(3).replace("-", "−"))]),
-      make("td", { class: "number" }, weight === null ? "masked" : weight.toFixed(4)), make("td", {}, bar));
-  });
-  const slider = make("input", {
-    type: "range", name: "dimension", min: 0, max: size - 1, value: state.dimension,
-    input: (event) => show(Number(event.target.value)),
-  });
-  const head = make("th", { scope: "col" });
-  const show = (dimension) => {
-    state.dimension = Math.min(dimension, size - 1);
-    slider.value = state.dimension;
-    head.textContent = `dimension ${state.dimension}`;
-    chosen.forEach((target, position) => { target.textContent = shortNumber(products[position][state.dimension]); });
-    canvases.forEach((canvas) => canvas.repaint());
-    readout.say(`Dimension ${state.dimension}: the query has ${shortNumber(query[state.dimension])}; key by key it is`
-      + ` multiplied with ${keys.map((key) => shortNumber(key[state.dimension])).join(", ")}.`);
-  };
-  const column = (text) => make("th", { scope: "col" }, text);
-  const table = make("table", { class: "plain vectors" },
-    make("caption", {}, `The query of “${queryTexts[state.query]}” (${state.query}) and every key`),
-    make("thead", {}, make("tr", {}, column(capital(kind.columnAxis)), column("Key"), column("Query × key, by dimension"),
-      head, column("Score"), ...(layer.position === null ? [] : [column("by position")]), column("Weight"),
-      make("td"))),
-    make("tbody", {}, ...rows));
-  const queryStrip = strip(query, vectorLimit, `query of “${queryTexts[state.query]}”`);
-  show(state.dimension);
-  readout.say("");
-  const scaled = layer.position !== null ? ", plus “by position”" : "";
-  return [
-    ...heading(kind),
-    make("p", { class: "note" }, `Score: the sum of query × key, divided by √${size}${scaled}. Weight: the softmax of`
-      + ` the visible scores. ${data.positions} Always of subwords.`),
-    makeChoice(capital(kind.rowAxis), "query", queryTexts.map((text, position) => [position, text])),
-    make("h3", {}, `Query of “${queryTexts[state.query]}”`), queryStrip,
-    make("label", { class: "range" }, "Dimension", slider), readout,
-    makeScrollable(table, "Query and keys"),
-    make("h3", {}, "Colours of query and key"), makeLegend("signed", { limit: vectorLimit }),
-    make("h3", {}, "Colours of their product"), makeLegend("signed", { limit: productLimit }),
   ];
 }
 

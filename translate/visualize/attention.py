@@ -17,7 +17,6 @@ from translate.decoding import Translator
 from translate.decoding.alignment import merge_units
 from translate.errors import InputError
 from translate.model import Transformer
-from translate.model.attention import MultiHeadAttention
 from translate.visualize.charts import COLOURS
 from translate.visualize.page import fill_template, picture_format, save_picture
 from translate.visualize.panels import Matrix, Panel, Picture, check_numbers
@@ -32,11 +31,6 @@ _KINDS: dict[AttentionKind, list[str]] = {  # a name, what looks and is looked a
     "cross": ["cross-attention", "target_output", "source", "target token predicted", "attended source token"],
 }  # fmt: skip
 _MEAN = -1  # in place of a head's number: the mean of all heads
-_ADDED = "Positions ({}) were added to the embeddings: they are inside the vectors."
-_POSITIONS = {  # of the kinds that are not added
-    "rotary": "Positions (rotary) turn the queries and keys of self-attention: the vectors are shown as turned.",
-    "relative": "Positions (relative) add a number to the scores of self-attention: “by position” is that number.",
-}
 
 
 class LayerAttention(NamedTuple):
@@ -46,9 +40,6 @@ class LayerAttention(NamedTuple):
     layer: int  # counted from 0
     weights: Float[Tensor, "heads query key"]  # rows sum to one; masked keys have exactly zero
     visible: Bool[Tensor, "query key"]
-    query: Float[Tensor, "heads query head_dim"]  # turned, if the model has rotary positions
-    key: Float[Tensor, "heads key head_dim"]  # turned likewise
-    position_scores: Float[Tensor, "heads query key"] | None  # the relative positions' part of the scores
 
 
 class AttentionChoice(NamedTuple):
@@ -67,7 +58,6 @@ class Attention(NamedTuple):
     pair: SentencePair
     layers: list[LayerAttention]
     paragraphs: list[str]  # how the translation was made
-    positions: str  # the kind of positions that the model has
     choice: AttentionChoice
 
     def save(self, file: str | PathLike[str]) -> None:
@@ -91,8 +81,7 @@ class Attention(NamedTuple):
 def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttention]:
     """Run the full forward pass over one pair, and return what each head of encoder, decoder and cross-attention did.
 
-    A hook sees exactly the weights that the model multiplied its values with. Only queries and keys are recomputed, by
-    the model's own projections of the inputs that the attention got.
+    A hook sees exactly the weights that the model multiplied its values with.
 
     Args:
         model: A model in evaluation mode.
@@ -117,28 +106,12 @@ def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttent
             hooks.enter_context(attention.register_forward_pre_hook(keep, with_kwargs=True))
             hooks.enter_context(attention.weights_dropout.register_forward_hook(keep))
         model(batch.source_ids, batch.target_input_ids)
-        layers = []
-        for kind, layer, attention in attentions:
-            inputs, keywords = calls[attention]
-            _, weights = calls[attention.weights_dropout]
-            query, key = _project(attention, kind, inputs, keywords.get("rotary"))
-            position_scores = keywords.get("bias")
-            visible = keywords["visible"].expand(1, 1, *weights.shape[2:])[0, 0].cpu()
-            parts = weights[0].float().cpu(), visible, query, key
-            position_scores = None if position_scores is None else position_scores.float().cpu()
-            layers.append(LayerAttention(kind, layer, *parts, position_scores))
+    layers = []
+    for kind, layer, attention in attentions:
+        (_, keywords), (_, weights) = calls[attention], calls[attention.weights_dropout]
+        visible = keywords["visible"].expand(1, 1, *weights.shape[2:])[0, 0].cpu()
+        layers.append(LayerAttention(kind, layer, weights[0].float().cpu(), visible))
     return layers
-
-
-def _project(
-    attention: MultiHeadAttention, kind: AttentionKind, inputs: Any, rotary: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """The queries and keys of each head, (heads, position, head_dim), on the CPU."""
-    if kind == "cross":
-        query, key_value = attention.project_query(inputs[0]), attention.project_key_value(inputs[1])
-    else:
-        query, key_value = attention.project_query_key_value(*inputs, rotary=rotary)
-    return query[0].float().cpu(), key_value.key[0].float().cpu()
 
 
 def look_at_attention(
@@ -167,9 +140,8 @@ def look_at_attention(
     pair = read_sentence(translator, text, target=target)
     columns, rows = len(pair.source.pieces), len(pair.target_input.pieces)
     numbers = model.num_encoder_layers * columns**2 + model.num_decoder_layers * rows * (rows + columns)
-    numbers *= model.num_heads * (2 if model.positions == "relative" else 1)
     what = f"{columns} source and {rows} target tokens in every layer and head"
-    check_numbers(numbers, of=what, less="give a shorter sentence")
+    check_numbers(model.num_heads * numbers, of=what, less="give a shorter sentence")
     made = "Forced: the translation was given."
     if target is None:
         is_sampled = config.search == "sample"
@@ -181,11 +153,11 @@ def look_at_attention(
         f" pair, log-probability {log_prob} nats. Layers and heads are counted from 0."
     )
     layers = capture_attention(translator.model, pair.ids)
-    return Attention(f"Attention of {name}", pair, layers, [how], model.positions, choice)
+    return Attention(f"Attention of {name}", pair, layers, [how], choice)
 
 
 def attention_page(attention: Attention) -> str:
-    """The page with all heads of all layers, their queries and keys."""
+    """The page with all heads of all layers."""
     pair, choice = attention.pair, attention.choice
     last = max(found.layer for found in attention.layers if found.kind == choice.kind)
     layer, head = last if choice.layer is None else choice.layer, _MEAN if choice.head is None else choice.head
@@ -194,8 +166,7 @@ def attention_page(attention: Attention) -> str:
         description = dict(zip(("name", "queries", "keys", "rowAxis", "columnAxis"), texts, strict=True))
         layers = [found for found in attention.layers if found.kind == kind]
         visible = ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()]
-        fields = "weights", "query", "key", "position_scores"
-        arrays = [{field: _encode(getattr(found, field)) for field in fields} for found in layers]
+        arrays = [_encode(found.weights) for found in layers]
         kinds.append({"kind": kind, **description, "visible": visible, "layers": arrays})
     data = {
         "title": attention.title,
@@ -203,7 +174,6 @@ def attention_page(attention: Attention) -> str:
         "target": pair.target_text,
         "paragraphs": attention.paragraphs,
         "merged": MERGED,
-        "positions": _POSITIONS.get(attention.positions, _ADDED.format(attention.positions)),
         "numHeads": len(attention.layers[0].weights),
         "tokens": {
             name: {"pieces": tokens.pieces, "words": [word._asdict() for word in tokens.words]}
@@ -217,9 +187,9 @@ def attention_page(attention: Attention) -> str:
     return fill_template(data, scripts=["drawing.js", "attention.js"])
 
 
-def _encode(tensor: Tensor | None) -> str | None:
+def _encode(tensor: Tensor) -> str:
     """Numbers as the page reads them: fp32, little-endian, row by row."""
-    return None if tensor is None else base64.b64encode(tensor.numpy().astype("<f4").tobytes()).decode("ascii")
+    return base64.b64encode(tensor.numpy().astype("<f4").tobytes()).decode("ascii")
 
 
 def attention_picture(attention: Attention) -> Picture:

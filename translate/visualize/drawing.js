@@ -21,9 +21,9 @@ function dress(element, attributes, children) {
 }
 
 /** Radio buttons that look like buttons in a row; arrow keys move in it, as in every group of them. */
-function makeRadios(title, name, options, { chosen, choose, isDisabled = () => false }) {
+function makeRadios(title, name, options, { chosen, choose }) {
   const segments = options.map(([value, text]) => make("label", {},
-    make("input", { type: "radio", name, value, checked: value === chosen, disabled: isDisabled(value), change: () => choose(value) }),
+    make("input", { type: "radio", name, value, checked: value === chosen, change: () => choose(value) }),
     make("span", {}, text)));
   return make("fieldset", {}, make("legend", {}, title), make("div", { class: "segments" }, ...segments));
 }
