@@ -20,7 +20,7 @@ from translate.documents.transfer import (
 def sentence_of(layout: Layout, start: int, end: int, target: str, weights: Weights) -> Sentence:
     found = re.finditer(r"\S+", layout.text[start:end])
     words = [SourceWord(match[0], start + match.start(), start + match.end()) for match in found]
-    placeholders = [each for each in layout.placeholders if start <= each.start < end]
+    placeholders = [each for each in layout.markup if each.kind == "placeholder" and start <= each.start < end]
     return Sentence(layout, words, placeholders, end, target, weights)
 
 

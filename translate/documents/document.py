@@ -236,7 +236,8 @@ def word_weights(
 
 
 def _read_sentences(layout: Layout, divide: Divide) -> Iterator[Sentence]:
-    read, placeholders, end = list(layout.text), layout.placeholders, 0
+    read, end = list(layout.text), 0
+    placeholders = [markup for markup in layout.markup if markup.kind == "placeholder"]
     for placeholder in placeholders:  # a full stop after a number might not end the sentence
         read[placeholder.start : placeholder.end] = "W" * (placeholder.end - placeholder.start)
     for text in divide("".join(read)):

@@ -109,11 +109,6 @@ class Layout(NamedTuple):
     breaks: list[tuple[int, str]]  # line breaks: their positions in the text, and how the document writes them
     after: Sequence[Item]
 
-    @property
-    def placeholders(self) -> list[Markup]:
-        """The markup that is a number in the text."""
-        return [markup for markup in self.markup if markup.kind == "placeholder"]
-
 
 def markup_of(segment: Segment) -> WrittenMarkup:
     """Each piece of markup of a segment."""

@@ -71,8 +71,7 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], glossaries: Gloss
         app.state.num_active += 1  # a server that stops finishes it
         document_id, key = str(uuid.uuid4()), str(uuid.uuid4())
         how = {"document_format": document_format, "direction": direction, "terminology": terminology}
-        work = translate(question.filename, model, text, **how)
-        uploads[document_id, key] = asyncio.create_task(work)
+        uploads[document_id, key] = asyncio.create_task(translate(question.filename, model, text, **how))
         return {"document_id": document_id, "document_key": key}
 
     @app.post("/v2/document/{document_id}", responses=schema.example(_DONE))
