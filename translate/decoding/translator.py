@@ -51,6 +51,7 @@ OnPartial = Callable[[int, int, str], object]
 """Receives the number of a line, the number of a piece of it and its text so far, in the thread that searches."""
 
 
+_WIDER = 4  # times as many hypotheses, some of which have no required placeholder twice
 LEARNT_SHARE = 0.1  # of the training sources: where fewer have several sentences, a model often stops after the first
 
 
@@ -351,15 +352,17 @@ class Translator:
         joined: dict[int, Translation] = {}
 
         # Any hypothesis of a beam may be the one that keeps the placeholders; if none does, they are required.
-        config = self.config
+        config, target = self.config, self.tokenizers.target
         is_beam = config.ranks_a_beam
         keeps = [is_beam and given.has_words and prefers_placeholders(given.source, config) for given in inputs]
+        pairs = zip(inputs, keeps, strict=True)
+        copied = [encode_placeholders(target, given.source) if keeps_them else [] for given, keeps_them in pairs]
         lost: dict[int, Translation] = {}  # the best of the beams without them
 
         def on_found(index: int, hypotheses: list[Hypothesis]) -> None:
             hypotheses = [hypothesis.without(self._tags) for hypothesis in hypotheses]
             line, translation = inputs[index].line - first_number, self._translation(inputs[index], hypotheses)
-            if keeps[index] and not have_same_placeholders(inputs[index].source, translation.text):
+            if copied[index] and not have_same_placeholders(inputs[index].source, translation.text):
                 if index not in lost:
                     lost[index] = translation
                     return
@@ -371,13 +374,13 @@ class Translator:
                     on_finished(1)
             if is_last:
                 in_order = [part for _, part in sorted(parts[line].items())]
-                joined[line] = join_translations(requests[line], in_order, self.tokenizers.target)
+                joined[line] = join_translations(requests[line], in_order, target)
                 if on_translated is not None:
                     on_translated(first_number + line, joined[line])
 
         def on_step(index: int, ids: list[int]) -> None:
             assert on_partial is not None
-            text = spell([token for token in ids if token not in self._tags], self.tokenizers.target)
+            text = spell([token for token in ids if token not in self._tags], target)
             on_partial(inputs[index].line, inputs[index].piece, text)
 
         job = SearchJob(inputs, self.config, on_found, on_step if on_partial else None, check)
@@ -387,9 +390,9 @@ class Translator:
             if indices := [index for index, is_one in enumerate(is_whole) if is_one == is_wanted]:
                 self.engine.search(job.part(indices)._replace(config=settings))
         if again := sorted(lost):
-            encode = functools.partial(encode_placeholders, self.tokenizers.target)
-            part = job._replace(config=whole).part(again)
-            strict = [given._replace(phrase_ids=[*given.phrase_ids, *encode(given.source)]) for given in part.inputs]
+            wide = _WIDER * config.beam_size
+            part = job._replace(config=config.model_copy(update={"beam_size": wide, "n_best": wide})).part(again)
+            strict = [inputs[index]._replace(phrase_ids=[*inputs[index].phrase_ids, *copied[index]]) for index in again]
             self.engine.search(part._replace(inputs=strict))
         for index, given in enumerate(inputs):
             if not given.has_words:  # the engine skips it
