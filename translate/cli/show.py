@@ -179,12 +179,13 @@ def show_alignments(
     """
     from translate.decoding.alignment import format_pharaoh
     from translate.decoding.loading import load_own_translator
-    from translate.evaluation.test_sets import choose_pairs
+    from translate.evaluation.test_sets import choose_test_set
     from translate.visualize.alignments import align_pairs, alignments_picture
 
     links_file = pharaoh or file.with_suffix(".align")
     loaded = load_own_translator(run, checkpoint=checkpoint)
-    translator, pairs = loaded.translator.toward(**languages), choose_pairs(run.config, source, reference)
+    translator = loaded.translator.toward(**languages)
+    _, pairs = choose_test_set(run.config, source=source, references=[reference], name=None)
     check_outputs({"--output": file, "--pharaoh": links_file})
     if first > len(pairs.sources):
         raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")

@@ -77,14 +77,3 @@ def choose_test_set(
         raise InputError(f"the run has the test sets {', '.join(test_sets)}: name one, as {one}")
     (chosen,) = test_sets.items()
     return chosen
-
-
-def choose_pairs(config: Config, source: Path | None, reference: Path | None) -> ParallelCorpus:
-    """Read two given files, or a run's first validation corpus if none are given.
-
-    Raises:
-        InputError: There is no validation corpus, or the files cannot be used.
-    """
-    name = None if source or reference else "validation"
-    references = [] if reference is None else [reference]
-    return next(iter(choose_test_sets(config, source=source, references=references, name=name).values()))

@@ -76,14 +76,14 @@ def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
     """
     series = [curve for panel in picture.panels if isinstance(panel, Curves) for curve in panel.series]
     names, kinds = (list(dict.fromkeys(getattr(curve, field) for curve in series)) for field in ("name", "kind"))
-    curves = partial(_curves, names=names, kinds=kinds)
+    curves = partial(_curves, is_page=is_page, names=names, kinds=kinds)
     draw: dict[type, Callable[..., Spec]] = {Matrix: _matrix, Curves: curves, Links: _links}
     specs: list[Spec] = []
     legends: set[str] = set()
     for panel in picture.panels:
         if isinstance(panel, Table):
             continue
-        spec = draw[type(panel)](panel, is_page)
+        spec = draw[type(panel)](panel)
         layers = [layer.get("encoding", {}) for layer in (spec, *spec.get("layer", []))]
         channels = [channel for layer in layers for channel in layer.items() if "legend" in channel[1]]
         keys = [json.dumps(channel) for channel in channels]
@@ -127,7 +127,7 @@ def _axis(labels: Sequence[str], title: str, **settings: Any) -> Spec:
     return {**axis, "labelExpr": f"{_json(labels)}[datum.value]", "labelAngle": 0 if is_numbered else -90, **settings}
 
 
-def _matrix(panel: Matrix, is_page: bool) -> Spec:
+def _matrix(panel: Matrix) -> Spec:
     num_rows, num_columns = len(panel.rows), len(panel.columns)
     row_numbers, column_numbers = _is_numbered(panel.rows), _is_numbered(panel.columns)
     width = min(max(14 * num_columns, 160), 640) if column_numbers else max(_LINE * num_columns, 60)
@@ -184,7 +184,7 @@ def _cells(panel: Matrix) -> tuple[list[list[Any]], Spec]:
     return values, _number("value", scale=scale, legend=legend)
 
 
-def _curves(panel: Curves, is_page: bool, *, names: Sequence[str], kinds: Sequence[str]) -> Spec:
+def _curves(panel: Curves, *, is_page: bool, names: Sequence[str], kinds: Sequence[str]) -> Spec:
     """Curves whose looks depend on their places among the names and the kinds of the whole picture."""
     rows = _curve_rows(panel)
     has_marks = any(series.marked for series in panel.series)
@@ -256,7 +256,7 @@ def _curve_rows(panel: Curves) -> list[Spec]:
     return rows
 
 
-def _links(panel: Links, is_page: bool) -> Spec:
+def _links(panel: Links) -> Spec:
     rows: list[Spec] = [
         {"source": source, "target": target, "weight": _rounded(weight), "from": panel.source[source],
          "to": panel.target[target]}
