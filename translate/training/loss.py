@@ -77,8 +77,7 @@ class _LabelSmoothedLoss(torch.autograd.Function):
         weight_gradient: Any = None
         bias_gradient = torch.zeros_like(bias) if bias is not None and wants_bias_gradient else None
         sums = torch.zeros(2, dtype=exact, device=hidden.device)
-        num_rows = (2**24 if device == "cpu" else 2**27) // (vocab_size * len(passes))
-        step = max(_ROUNDED_ROWS, num_rows // _ROUNDED_ROWS * _ROUNDED_ROWS)
+        step = _rows(vocab_size * len(passes), elements=2**24 if device == "cpu" else 2**27)
         with torch.autocast(device, enabled=False):
             for first in range(0, num_targets or 1, step):
                 rows = slice(first, min(first + step, num_targets))
@@ -148,3 +147,8 @@ def _divergence(log_probs: Float[Tensor, "2 row vocab"]) -> tuple[Tensor, Tensor
     gradient[0] += change
     gradient[1] -= change
     return kl.sum(), gradient
+
+
+def _rows(vocab_size: int, *, elements: int) -> int:
+    """The number of rows of logits that have about this many elements."""
+    return max(_ROUNDED_ROWS, elements // vocab_size // _ROUNDED_ROWS * _ROUNDED_ROWS)
