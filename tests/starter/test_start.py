@@ -91,7 +91,7 @@ def test_the_best_model_that_has_its_steps_in_the_time(
 
 
 def test_a_training_that_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It validates and saves after each tenth; without a time, only the usual model is tried."""
+    """It validates and saves after each tenth; without a time, other times are shown, and the config is the usual one."""
     monkeypatch.chdir(tmp_path)
     for code in ("de", "en"):
         write_lines(Path(f"a.{code}"), corpus_lines(f"train.{code}")[:3000])
@@ -115,14 +115,18 @@ def test_a_training_that_ends_in_time(tmp_path: Path, monkeypatch: pytest.Monkey
         told = succeed("init", "a.de", "a.en", "--name", f"of-{minutes}", *given, "--json").stdout
         reports[minutes] = json.loads(told)
     both = [("muon", False), ("adamw", False)]  # memory is not measured
-    assert tried == [[("adamw", True)], both[:1], both]  # 30 epochs of a minute do not fit into ten
+    usual = [("adamw", True), both[0]]
+    assert tried == [usual, both[:1], both]  # 30 epochs of a minute do not fit into ten
+    assert [*reports[480]["choices"]] == ["--minutes 10", "--minutes 30", "--minutes 120"]
     for minutes in (10, 120):
         report, config = reports[minutes], load_config(f"of-{minutes}.yaml").config
         assert config.training.max_steps == report["num_steps"] and report["seconds"] < 60 * minutes
         assert Path(config.data.root or "").name == f"of-{minutes}"
         tenth = report["num_steps"] / 10
         assert tenth <= config.training.validate_every == config.training.save_every < tenth + 1
-        assert f"# Chosen for {minutes} minutes: {report['preset']} with " in Path(f"of-{minutes}.yaml").read_text()
+        chosen = f"{report['preset']} with "
+        assert reports[480]["choices"][f"--minutes {minutes}"].startswith(chosen)
+        assert f"# Chosen for {minutes} minutes: {chosen}" in Path(f"of-{minutes}.yaml").read_text()
     assert [reports[minutes]["preset"] for minutes in reports] == ["demo", "multi30k-muon", "demo"]
     assert reports[120]["seconds"] < 60 * 70  # no more epochs than help
     models = [load_config(f"of-{minutes}.yaml").config.model for minutes in (480, 120)]

@@ -91,14 +91,15 @@ def check(
     max_seconds: float = 10.0,
     cache: DataCache | None = None,
     inspected: list[Inspection] | None = None,
+    tries_longest: bool = True,
 ) -> Report:
     """Prepare a training run, try some of its steps, and inspect the text.
 
     Args:
         max_seconds: The time for measuring the speed of steps.
         cache: See `prepare_data`; None: nothing is written.
-        inspected: Gets the inspection of the text, or has that of a call with another model. With it only speed is
-            measured, and not the memory of the longest batch.
+        inspected: Gets the inspection of the text, or has that of a call with another model.
+        tries_longest: Whether to measure the memory of the longest batch too.
 
     Raises:
         InputError: Training would refuse the config or the data, with the same message.
@@ -120,7 +121,7 @@ def check(
     try:
         with show_progress("Trying the longest batch, and the speed"):
             measured = dry_run(
-                data, epoch, device=device, initial=initial, max_seconds=max_seconds, tries_longest=inspected is None
+                data, epoch, device=device, initial=initial, max_seconds=max_seconds, tries_longest=tries_longest
             )
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -184,19 +185,20 @@ def _suit_text(direction: Direction, folder: Path) -> TextSettings:
 
 
 def _choose_model(text: TextSettings, *, minutes: float | None) -> Choice | Report:
-    """Try the usual model or, for a time, small ones before it, and choose one and its number of steps.
+    """Try the usual model and small ones, choose one for the time, or the usual one, and its number of steps.
 
     Returns:
         The choice; or what `check` says, if training would fail.
     """
     cache, num_epochs, limit = DataCache(), text.num_epochs, 60 * (minutes or _NIGHT)
-    found, inspected = list[Choice](), list[Inspection]() if minutes else None
+    found, inspected = list[Choice](), list[Inspection]()
 
     def try_training(preset: str, changes: dict[str, Any]) -> Report:
         config = load_config(text.extend(preset) | text.settings | changes).config
         max_seconds = min(2.0 if found else 4.0, limit / 60)
         try:
-            return check(config, max_seconds=max_seconds, cache=cache, inspected=inspected)
+            is_first = not (minutes or found)
+            return check(config, max_seconds=max_seconds, cache=cache, inspected=inspected, tries_longest=is_first)
         except VocabularyTooLarge as error:  # the text has few different words
             text.settings["tokenizer.vocab_size"] = error.largest
             return try_training(preset, changes)
@@ -205,15 +207,15 @@ def _choose_model(text: TextSettings, *, minutes: float | None) -> Choice | Repo
     usual_steps = choose_steps(int(num_epochs * text.num_tokens / (training.step_tokens or 1)), training)
     # Of each model: the steps and epochs that it needs at least, and the epochs that help at most.
     models: list[tuple[str, dict[str, Any], int, float, float]] = []
-    for width, depth, least_steps in _FAST_SIZES if minutes else ():
+    for width, depth, least_steps in _FAST_SIZES:
         if width <= text.settings.get("model.d_model", width):
             sizes = dict(zip(_SIZES, (width, 4 * width, depth, depth, 0.1), strict=True))
             models.append((_FAST_PRESET, sizes, least_steps, 0.0, 0.4 * num_epochs))
-    least_epochs = num_epochs / (6 if text.preset == "transformer-base" else 2) if minutes else 0.0
+    least_epochs = num_epochs / (6 if text.preset == "transformer-base" else 2)
     models.append((text.preset, {}, 0, least_epochs, num_epochs))
     started, preparation = time.perf_counter(), 0.0
-    for preset, sizes, least_steps, least_epochs, most_epochs in models:
-        if found:  # of a larger model, an epoch takes longer
+    for preset, sizes, least_steps, least_epochs, most_epochs in models if minutes else models[::-1]:
+        if found and minutes:  # of a larger model, an epoch takes longer
             needed = max(least_epochs, least_steps / found[-1].report.plan.steps_per_epoch)
             is_late = time.perf_counter() - started > _TRIED_SHARE * limit
             if is_late or needed * found[-1].measured.seconds_per_epoch > limit:
@@ -224,7 +226,14 @@ def _choose_model(text: TextSettings, *, minutes: float | None) -> Choice | Repo
             break
         least_steps = max(least_steps, int(least_epochs * report.plan.steps_per_epoch))
         found.append(Choice(preset, sizes, report, report.dry_run, least_steps, most_epochs))
-    return choose_in_time(found[::-1], limit / 60, preparation=preparation) if found else report
+    if not found:
+        return report
+    if minutes:
+        return choose_in_time(found[::-1], minutes, preparation=preparation)
+    for other in (10, 30, 120):
+        with suppress(InputError):  # too short
+            text.choices[f"--minutes {other}"] = str(choose_in_time(found, other, preparation=preparation))
+    return choose_in_time([found[0]._replace(least_steps=0)], _NIGHT, preparation=preparation)
 
 
 def _write_config(text: TextSettings, chosen: Choice | Report, *, name: str, minutes: float | None) -> NewConfig:
