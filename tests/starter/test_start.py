@@ -91,7 +91,7 @@ def test_the_best_model_that_has_its_steps_in_the_time(
 
 
 def test_a_training_that_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It validates and saves after each tenth; without a time, other times are shown, and the config is the usual one."""
+    """It validates and saves after each tenth; without a time, others are shown, and the config is the usual one."""
     monkeypatch.chdir(tmp_path)
     for code in ("de", "en"):
         write_lines(Path(f"a.{code}"), corpus_lines(f"train.{code}")[:3000])
