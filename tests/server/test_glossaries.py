@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import csv
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -72,6 +73,14 @@ def test_deepls_client_stores_and_uses_glossaries(connect: deepl.DeepLClient, ex
     assert [each.name for each in connect.list_glossaries()] == ["csv"]
 
 
+@pytest.fixture
+def usual_field_size() -> Iterator[None]:
+    """The limit of a process that has not read a table."""
+    limit = csv.field_size_limit(2**17)
+    yield
+    csv.field_size_limit(limit)
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -89,6 +98,7 @@ def test_deepls_client_stores_and_uses_glossaries(connect: deepl.DeepLClient, ex
         ({"entries": f'a,b\n"{"a" * 150_000}",b', "entries_format": "csv"}, "line 2: field larger"),
     ],
 )
+@pytest.mark.usefixtures("usual_field_size")
 def test_wrong_glossaries_are_refused(client: TestClient, changes: dict[str, str], named: str) -> None:
     for body in ({"json": ABOUT | changes}, {"data": ABOUT | changes}):
         response = client.post("/v2/glossaries", **body)  # type: ignore[arg-type]
