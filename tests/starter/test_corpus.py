@@ -70,7 +70,8 @@ def test_what_is_left_out_is_counted_once() -> None:
     sources, targets = sentences(1200, seed=1), sentences(1200, seed=2)
     odd = {"…": "…!", "": "x", "a" * 5001: "b", f" {sources[0]}": targets[0], f"{sources[1].upper()} ": targets[1]}
     parts, left_out = parts_of(corpus([*sources, *odd], [*targets, *odd.values()]))
-    counts = {"without letters on a side": 2, "longer than 5,000 characters": 1, "repeating an earlier pair": 2}
+    counts = {"without a letter or digit on one side": 2, "longer than 5,000 characters": 1}
+    counts["repeating an earlier pair"] = 2
     assert left_out == counts and sum(len(each[0]) for each in parts.values()) == 1200
     equal = [f"{line} ok" for line in sources[:13]]
     assert parts_of(corpus(sources + equal[:12], targets + equal[:12]))[1] == {}  # under 1 %, names for example
@@ -252,7 +253,7 @@ def test_several_tables_are_one_corpus(
     read = read_named(corpora, direction)["train"]
     assert str(direction) == "en-de" and read.name.endswith("a.tmx and 1 more")
     assert [*read.sources, *read.targets] == ["en a", "en-GB c", "de a", "de-AT c"]
-    assert [message for message in caplog.messages if "left out" in message][0].startswith("2 of 4 files")
+    assert [message for message in caplog.messages if "2 of 4 files" in message]
     assert all(name in caplog.text for name in ("b.tmx", "d.tmx"))
     with pytest.raises(InputError, match=r"en-de \(2 files\), en-fr \(1 files?\), en-sv .*--to"):
         find_corpora(texts, from_=None, to=None)

@@ -49,7 +49,7 @@ def init(
     report = found.report
     sizes = {part: len(pairs) for part, pairs in found.split.parts.items()}
     means = " and ".join(f"{lengths.mean:.0f}" for lengths in report.lengths)
-    rows = [("text", f"{' → '.join(found.direction)}, {found.num_given:,} pairs, {means} subwords per sentence")]
+    rows = [("text", f"{' → '.join(found.direction)}, {found.num_given:,} pairs, {means} subwords per side")]
     rows += [("left out", f"{count:,} {reason}") for reason, count in found.split.left_out.items()]
     rows += [(part, f"{size:,} pairs in {found.folder}/{part}.*") for part, size in sizes.items()]
     size = f"{report.vocabularies[0].size:,} subwords, {report.plan.num_steps:,} steps"

@@ -84,7 +84,7 @@ def fill_catalog(text: str, *, again: bool = False, direction: Direction | None 
     Raises:
         InputError: The text is not PO in UTF-8, or has other languages; or its header has no rule for plural forms.
     """
-    catalog, counts, gaps = parse_catalog(text, "the catalog"), Counter[str](), list[_Gap]()
+    catalog, counts, gaps = parse_catalog(text, "the catalog"), Counter({"filled": 0}), list[_Gap]()
     charset = catalog.header.get("Content-Type", "").rpartition("charset=")[2]
     if charset.lower() not in ("utf-8", "utf8"):
         raise InputError(

@@ -115,7 +115,7 @@ def _choose_tables(files: Sequence[Path], codes: Sequence[str | None]) -> tuple[
         counts = ", ".join(f"{direction} ({len(tables):,} files)" for direction, tables in found.items())
         raise InputError(f"{files[0].parent}: the files have several languages, {counts}: choose with --from and --to")
     if others:
-        problem = f"{len(others):,} of {len(files):,} files have other languages, or do not name them, and are left out"
+        problem = f"Left out {len(others):,} of {len(files):,} files, which have other languages or do not name theirs"
         logger.info(f"{problem}: {', '.join(others):.200}")
     return found.popitem()
 
@@ -236,7 +236,7 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
     if is_interface(*(side[:: len(side) // _JUDGED_LINES + 1] for side in corpus[1:3])):
         is_copy &= np.isin(np.arange(len(is_copy)), find_copies(corpus.sources, is_copy & is_new))
     reasons = {
-        "without letters on a side": (keys[0] == 0) | (keys[1] == 0),
+        "without a letter or digit on one side": (keys[0] == 0) | (keys[1] == 0),
         f"longer than {_MOST_CHARACTERS:,} characters": np.maximum(*lengths) > _MOST_CHARACTERS,
         "equal on both sides (in text of programs, short labels stay, up to 5 % of the pairs)": is_copy,
         "repeating an earlier pair": ~is_new,
