@@ -43,21 +43,21 @@ _TOOLKIT = {
     ".idml": "idml2po", ".dtd": "dtd2po", ".rc": "rc2po",
 }  # fmt: skip
 XLIFF_SUFFIXES = (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mxliff", ".mqxliff", ".txlf")
-_FILL = "--document fills what is not translated in it"
-_XCODE = "xcodebuild -exportLocalizations writes XLIFF of it"
+_FILL = "decode --document fills in what is not translated"
+_XCODE = "xcodebuild -exportLocalizations exports it as XLIFF"
 _OFFICE = "save it as HTML, with LibreOffice for example, and translate that as a document"
 STRUCTURED = {
-    **{suffix: f"{program} of the Translate Toolkit makes a PO file of it" for suffix, program in _TOOLKIT.items()},
+    **{suffix: f"{program} of the Translate Toolkit converts it to PO" for suffix, program in _TOOLKIT.items()},
     **dict.fromkeys((".po", ".pot", *XLIFF_SUFFIXES), _FILL),
     **dict.fromkeys((".strings", ".stringsdict", ".xcstrings", ".storyboard", ".xib"), _XCODE),
     **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".epub", ".xlsx", ".xls", ".ods", ".pptx", ".odp"), _OFFICE),
     **dict.fromkeys((".csv", ".tsv"), "write the column with the text into a file of its own"),
-    **dict.fromkeys((".json5", ".jsonc"), "write it as JSON, of which json2po makes a PO file"),
-    ".mo": "msgunfmt makes a PO file of it",
-    ".pdf": "pdftotext makes a text of it",
+    **dict.fromkeys((".json5", ".jsonc"), "write it as JSON, which json2po converts to PO"),
+    ".mo": "msgunfmt converts it to PO",
+    ".pdf": "pdftotext converts it to text",
     ".tmx": "it is a translation memory: train on it, as a corpus of kind tmx",
-    ".ts": "lconvert makes a PO file of translations of Qt, and xgettext one of a program",
-    ".xml": "android2po makes a PO file of Android's strings, and po4a of other XML",
+    ".ts": "lconvert converts Qt's translations to PO, and xgettext extracts the strings of a program",
+    ".xml": "android2po converts Android's strings to PO, and po4a other XML",
 }
 """By the ending of a name: how a file whose lines are not text becomes a document or text."""
 

@@ -41,14 +41,14 @@ class _Form(NamedTuple):
         """
         ends = [end_like(segment.raw, new) for segment, new in zip(self.segments, translated, strict=True)]
         if not all(has_words(segment.raw) <= has_words(new) for segment, new in zip(self.segments, ends, strict=True)):
-            raise InputError("a part of it has no words")
+            raise InputError("a part of the translation has no words")
         text = replace_segments(self.plain, self.segments, ends)
         if not _NUMBER.search(self.source):
             numbers = [int(number) for number in _NUMBER.findall(text)]
             if numbers == sorted(numbers):
                 text = _NUMBER.sub("%", text)
             elif _NUMBERED.isdisjoint(flags) or "%" in re.sub(r"%%|%\d+\$", "", text):
-                raise InputError("its placeholders are in another order")
+                raise InputError("the placeholders of the translation are in another order")
         return finish_label(self.source, text, flags=flags, words=self.words)
 
 

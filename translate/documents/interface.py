@@ -32,10 +32,10 @@ def finish_label(source: str, translation: str, *, flags: Iterable[str] = (), wo
     text = _CONTROLS.sub(lambda match: match[0] if match[1] in source else "", text)
     signs = [_signs(each, formats) for each in (source, text)]
     problems = {
-        "it has no words": has_words(plain) != has_words(translation),
-        f"it has no place for the accelerator {accelerator}": not text and translation.strip(),
-        "its placeholders are not those of the source": not have_same_placeholders(source, text),
-        f"the source has the signs {' '.join(signs[0])!r}, and it has {' '.join(signs[1])!r}": signs[0] != signs[1],
+        "the translation has no words": has_words(plain) != has_words(translation),
+        f"the translation has no place for the accelerator {accelerator}": not text and translation.strip(),
+        "the translation does not have the placeholders of the source": not have_same_placeholders(source, text),
+        f"the signs {' '.join(signs[0])!r} of the source became {' '.join(signs[1])!r}": signs[0] != signs[1],
     }
     if problem := next((problem for problem, is_true in problems.items() if is_true), ""):
         raise InputError(problem)

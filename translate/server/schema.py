@@ -205,7 +205,7 @@ class ModelsAnswer(Answer):
     limits: Limits
     documents: Annotated[dict[str, DocumentFormat], Field(examples=[{".html": "html"}])]
     """The extensions of documents, each with its format."""
-    structured: Annotated[dict[str, str], Field(examples=[{".pdf": "pdftotext makes a text of it"}])]
+    structured: Annotated[dict[str, str], Field(examples=[{".pdf": "pdftotext converts it to text"}])]
     """The extensions of other files whose lines are not text, each with the way to a document or text."""
     conditions: Annotated[dict[str, str], Field(examples=[{"empty": FLAGS["empty"].warning}])]
     """Each name of a condition with a warning in plain words."""
