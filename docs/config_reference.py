@@ -34,7 +34,7 @@ data:
   validation: {kind: text, source: valid.de, target: valid.en}
   test: {news: {kind: text, source: news.de, target: news.en}, test_2016_flickr: null}
 tokenizer:
-  vocab_size: 3000          # `translate check` warns if that is too few or too many for your text
+  vocab_size: 3000          # `translate check` warns if that is too many for your text
 ```
 """
 
