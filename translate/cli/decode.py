@@ -84,7 +84,7 @@ def decode(
         Literal["text", "paragraphs", "markdown", "html", "srt", "vtt", "po", "xliff"] | None,
         Option(help="Format of the document. Default: by its extension; paragraphs joins lines of plain text."),
     ] = None,
-    again: Annotated[bool, Option("--again", help="In a catalog, also replace what is marked for review.")] = False,
+    again: Annotated[bool, Option("--again", help="In PO and XLIFF, also replace what awaits review.")] = False,
     prefix: Annotated[Path | None, Option(metavar="FILE", help="Line N is the beginning of translation N.")] = None,
     require: Annotated[
         Path | None, Option(metavar="FILE", help="Line N has tab-separated phrases that translation N must contain.")

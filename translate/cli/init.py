@@ -26,7 +26,7 @@ def init(
         str | None, Option("--from", metavar="CODE", help="The source's language, if no name shows it.")
     ] = None,
     to: Annotated[str | None, Option(metavar="CODE", help="The target's language, if no name shows it.")] = None,
-    minutes: Annotated[float | None, Option(min=1, max=100_000, help="Training should end in this time.")] = None,
+    minutes: Annotated[float | None, Option(min=1, max=100_000, help="Time in which training should end.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Set up training from text: hold out validation and test sets, and write a config for its size and this machine.

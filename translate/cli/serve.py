@@ -33,9 +33,7 @@ def serve(
     ] = None,
     glossaries: Annotated[
         Path | None,
-        Option(
-            metavar="FILE", help="Keep the glossaries of DeepL's clients in this file; else until the server stops."
-        ),
+        Option(metavar="FILE", help="Keep the glossaries of DeepL's clients in this file after the server stops."),
     ] = None,
     checkpoint: CheckpointOption = "best",
     *,

@@ -41,9 +41,9 @@ class DecodingConfig(Section):
     `score` truncates instead. Lines that are truncated or split are counted and reported."""
     split_sentences: Literal["auto", "always", "never"] = "auto"
     """Whether each sentence of a source is translated alone, because a model that has learnt only single sentences
-    leaves out the others. auto: if fewer than 10 % of the training sources had several, or it is not known how many, as
-    of an imported model. A source with required phrases or a prefix of several sentences stays whole. Split lines are
-    counted."""
+    leaves out the others. auto: if fewer than 10 % of the training sources had several, or if their number is
+    unknown, as for an imported model. A source with required phrases or a prefix of several sentences stays whole.
+    Split lines are counted."""
     max_source_tokens: PositiveInt | None = None
     """Maximum number of source subwords; null: data.max_source_tokens. Learned positions allow model.max_positions
     - 1."""
@@ -61,8 +61,8 @@ class DecodingConfig(Section):
     """Sampling depends on this seed and on the line number. The batch affects rounding, which changes up to one line in
     a hundred in fp32, and most lines in bf16."""
     keep_placeholders: Literal["prefer", "off"] = "prefer"
-    """prefer: of the beam, or of the candidates of mbr, the best translation that has the same placeholders, tags,
-    addresses and emoji as its source is chosen. If a beam has none, a second search requires them. Other lines are not
+    """prefer: choose the best translation of the beam, or of the candidates of mbr, that has the same placeholders,
+    tags, addresses and emoji as its source. If a beam has none, a second search requires them. Other lines are not
     affected."""
     mbr: Literal["none", "chrf"] = "none"
     """chrf: minimum Bayes risk, which chooses the translation among mbr_candidates that is most similar to the others

@@ -124,7 +124,7 @@ _PANELS = {  # panels of the help, in order, with the options in each
     "Sampling": "temperature top_k top_p epsilon seed",
     "Long lines": "split_sentences long max_source_tokens max_target_tokens",
     "Output": "output_format alignments alignment_layer interactive resume",
-    "Documents": "document document_format",
+    "Documents": "document document_format again",
     "Speed": "engine batch_tokens look_ahead_lines precision workers device",
 }
 
