@@ -49,7 +49,7 @@ class Starter(NamedTuple):
                 f"translate train {self.config} --ignore-errors": "trains on it as it is",
             }
         seconds = self.report.plan.seconds
-        time = "it would fail" if seconds is None else f"{describe_seconds(seconds)} here"
+        time = "it would fail" if seconds is None else f"takes {describe_seconds(seconds)} here"
         return {
             f"translate train {self.config}": time,
             f"translate eval runs/{self.folder}": "the scores on the test set",
