@@ -25,6 +25,7 @@ TEXTS = {  # text: its placeholders, separated by spaces
     "%<PRIuMAX> of %6<PRIu32>px, %gs, %us": "%<PRIuMAX> %6<PRIu32> %g %u",
     "%A, %e. %B %Y, %H:%M": "%A %e %B %Y %H %M",
     "%APPDATA%, %s%%": "%APPDATA% %s %%",
+    "%minutes% minute|%maxCount% or %sFoo%s, %llu% 50%ige%": "%minutes% %maxCount% %s %s %llu",  # of Symfony
     '<b>Bold</b><br/><br /><a href="x > y">a</a>': '<b> </b> <br/> <br_/> <a_href="x_>_y"> </a>',
     "<p>Paragraph <filename>%1</filename>&nbsp;&#8230;&#x2026;": (
         "<p> <filename> %1 </filename> &nbsp; &#8230; &#x2026;"

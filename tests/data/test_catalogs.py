@@ -150,6 +150,8 @@ def test_the_charset_is_that_of_the_header(tmp_path: Path) -> None:
         ("a.po", "Language: es-419", "en-es-419"),
         ("a.po", "Language: zh_Hans_CN\\nX-Source-Language: en_US.UTF-8", "en_US-zh_Hans_CN"),
         ("a.po", "Language: French", "en-fr"),
+        ("a.po", "Language: de\\nX-Source-Language: C", "en-de"),  # the language of programs is English
+        ("fr.po", "Language: POSIX", "en-fr"),
         ("a.po", "Language-Team: LANGUAGE <LL@li.org>", "en-und"),
         ("zh-Hant-TW.po", "", "en-zh-Hant-TW"),
         ("admin-fa_IR.mo", "", "en-fa_IR"),

@@ -273,6 +273,8 @@ def test_where_words_begin_and_end() -> None:
         ("Open <b>%s</b>: {name}", ["<b>", "%s", "</b>", "{name}"]),
         ("no placeholder", []),
         ("{n, plural, one {# file} other {# files}}", []),  # in this order only
+        ("%s now" * 10, ["%s"] * 10),
+        ("%s now" * 11, []),  # a search for so many takes minutes
         ("Open %s \U0001f600", []),  # the vocabulary cannot spell the emoji
     ],
 )

@@ -23,6 +23,7 @@ _LINE = re.compile(rf"\s*(?:#.*|(?:#~\s*)?(?:msg(?:ctxt|id|id_plural|str(?:\[\d\
 _MAGIC = b"\xde\x12\x04\x95", b"\x95\x04\x12\xde"  # of MO
 _LOCALE = re.compile(r"([\w-]+)(?:\.[\w-]+)?(?:@(\w+))?")  # de_DE.UTF-8, sr@latin
 _IN_NAME = re.compile(r"(?:.*\.|.*-(?=[a-z]+_[A-Z]))?([A-Za-z]{2}(?:[_@-].*)?|[a-z]{3}_[A-Z].*)")  # app is a code too
+_LOCALE_OF_PROGRAMS = "C", "POSIX"  # which have no language
 _SCRIPTS = {"latin": "_Latn", "cyrillic": "_Cyrl"}
 _OFTEN = 5  # msgfmt wants a form for so many of the numbers up to 1000 to contain the number
 _UNSPACED = re.compile(r"^([^\S\n]*#(?:~\|?+|[.,:|])?+)(?=\S)", re.MULTILINE)  # comments such as #,fuzzy
@@ -44,7 +45,8 @@ class Catalog(NamedTuple):
         Raises:
             InputError: The header names a language that is not known.
         """
-        source, target = (self.header.get(field, "").strip() for field in ("X-Source-Language", "Language"))
+        fields = (self.header.get(field, "").strip() for field in ("X-Source-Language", "Language"))
+        source, target = ("" if name in _LOCALE_OF_PROGRAMS else name for name in fields)
         if unknown := [name for name in (source, target) if name and not _language(name)]:
             problem = f"its header names the language {unknown[0]!r}, not a code such as de or pt_BR: correct it"
             raise InputError(f"{self.name}: {problem}")

@@ -29,6 +29,7 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
 )
+_MOST_PLACEHOLDERS = 10  # required of a translation
 _NO_TOKEN = -1  # after the end of a hypothesis
 _WORD_END, _ANYTHING = -2, -3  # after a phrase: its last word ends there, and anything may follow
 
@@ -113,10 +114,11 @@ def encode_forbidden(tokenizer: Tokenizer, text: str) -> list[list[int]]:
 def encode_placeholders(tokenizer: Tokenizer, source: str) -> list[list[int]]:
     """The ids that spell each placeholder of a source, within a word or after a space as there.
 
-    Empty if the vocabulary cannot spell one, or if the source is a message of ICU, whose parts have an order.
+    Empty if the vocabulary cannot spell one, if there are many, for which a search would take minutes and rarely help,
+    or if the source is a message of ICU, whose parts have an order.
     """
-    comma, spelled = tokenizer.encode(","), list[list[int]]()
-    for match in match_placeholders(source):
+    matches, comma, spelled = match_placeholders(source), tokenizer.encode(","), list[list[int]]()
+    for match in matches if len(matches) <= _MOST_PLACEHOLDERS else ():
         ids = tokenizer.encode(match[0])
         is_within = match.start() > 0 and not source[match.start() - 1].isspace()
         if is_within and (within := tokenizer.encode(f",{match[0]}"))[: len(comma)] == comma:
