@@ -92,6 +92,9 @@ msgid_plural "%d files"
 msgstr[0] "%d Datei"
 msgstr[1] ""
 
+msgid "translator-credits"
+msgstr "A Name <a@example.org>"
+
 #~ msgid "Gone"
 #~ msgstr "Weg"
 # end
@@ -101,12 +104,12 @@ msgstr[1] ""
     for content in (text, text.replace("\n", "\r\n"), "\ufeff" + text):
         assert pairs(tmp_path / "a.po", content) == expected
     assert pairs(tmp_path / "a.po", text, "de", "en") == [pair[::-1] for pair in expected]
-    assert {f"{tmp_path}/a.po: left out: fuzzy entries (1), untranslated entries (2), obsolete entries (1)"} == {
-        *caplog.messages
-    }
+    assert {
+        f"{tmp_path}/a.po: left out: fuzzy entries (1), untranslated entries (2), credits entries (1), obsolete entries (1)"
+    } == {*caplog.messages}
     (tmp_path / "b.po").write_text(text, encoding="utf-8")
     catalog = polib.pofile(str(tmp_path / "b.po"))
-    assert expected == [(entry.msgid, entry.msgstr) for entry in catalog.translated_entries()]
+    assert expected == [(entry.msgid, entry.msgstr) for entry in catalog.translated_entries()[:-1]]  # without credits
     catalog.save_as_mofile(str(tmp_path / "a.mo"))
     assert sorted(pairs(tmp_path / "a.mo", (tmp_path / "a.mo").read_bytes())) == sorted(expected)
 

@@ -107,7 +107,7 @@ def test_what_is_not_translated_is_filled_and_nothing_else_changes(newline: str,
         expected = expected.replace(before, after)
     filled = fill("\ufeff" + BEFORE.replace("\n", newline), again=again)
     assert filled.text == "\ufeff" + expected.replace("\n", newline)
-    counts = {"filled": 5 + again, "translated": 1, "fuzzy": 1, "untranslated": 1, "obsolete": 1}
+    counts = {"filled": 5 + again, "translated": 1, "fuzzy": 1, "credits": 1, "obsolete": 1}
     assert filled.entries == {name: count for name, count in counts.items() if not (again and name == "fuzzy")}
     assert not filled.problems
     assert fill(filled.text).text == filled.text  # nothing is left to fill

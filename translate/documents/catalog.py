@@ -20,7 +20,6 @@ from translate.language_codes import find_language
 from translate.placeholders import match_placeholders, replace_placeholders
 
 _TARGETS = re.compile(rf"^[^\S\n]*msgstr(?:\[\d\])?\s*{STRING}(?:\s*(?:msgstr\[\d\]\s*)?{STRING})*", re.MULTILINE)
-_PEOPLE = {"translator-credits", "translator_credits", "NAME OF TRANSLATORS", "EMAIL OF TRANSLATORS"}
 _NUMBERED = {"c-format", "objc-format", "php-format"}  # take %2$s for the second argument
 _NUMBER = re.compile(r"%(\d+)\$")
 
@@ -104,7 +103,7 @@ def fill_catalog(text: str, *, again: bool = False, direction: Direction | None 
     for entry, start, end in zip(catalog.entries, starts, [*starts[1:], len(text)], strict=False):
         state, sources, targets = catalog.forms(entry)
         counts[state] += 1
-        if state in ("untranslated", *["fuzzy"] * again) and not _PEOPLE & {entry.msgid, entry.msgctxt}:
+        if state in ("untranslated", *["fuzzy"] * again):
             missing = [form for form, target in enumerate(targets) if state == "fuzzy" or not target]
             forms = {form: _read_form(sources[form], words) for form in missing}
             gaps.append(_Gap(entry, Segment(start, [Item("text", text[start:end])]), state, forms))

@@ -25,6 +25,7 @@ _LOCALE = re.compile(r"([\w-]+)(?:\.[\w-]+)?(?:@(\w+))?")  # de_DE.UTF-8, sr@lat
 _IN_NAME = re.compile(r"(?:.*\.|.*-(?=[a-z]+_[A-Z]))?([A-Za-z]{2}(?:[_@-].*)?|[a-z]{3}_[A-Z].*)")  # app is a code too
 _LOCALE_OF_PROGRAMS = "C", "POSIX"  # which have no language
 _SCRIPTS = {"latin": "_Latn", "cyrillic": "_Cyrl"}
+_CREDITS = {"translator-credits", "translator_credits", "NAME OF TRANSLATORS", "EMAIL OF TRANSLATORS"}
 _OFTEN = 5  # msgfmt wants a form for so many of the numbers up to 1000 to contain the number
 _UNSPACED = re.compile(r"^([^\S\n]*#(?:~\|?+|[.,:|])?+)(?=\S)", re.MULTILINE)  # comments such as #,fuzzy
 # Escapes of bytes, such as \303\244, which are not the end of another escape.
@@ -80,7 +81,8 @@ class Catalog(NamedTuple):
             sources = [both[not (is_right and form == singular)] for form in range(num_forms)]
         targets = [entry.msgstr or entry.msgstr_plural.get(form, "") for form in range(len(sources))]
         is_fuzzy = "fuzzy" in entry.flags and any(targets)
-        states = {"obsolete": entry.obsolete, "fuzzy": is_fuzzy, "untranslated": not all(targets), "translated": True}
+        states = {"obsolete": entry.obsolete, "credits": not _CREDITS.isdisjoint([entry.msgid, entry.msgctxt])}
+        states |= {"fuzzy": is_fuzzy, "untranslated": not all(targets), "translated": True}
         return next(state for state, is_true in states.items() if is_true), sources, targets
 
 
