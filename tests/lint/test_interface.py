@@ -78,6 +78,10 @@ def test_labels_may_be_their_own_translations_in_one_pair_of_twenty() -> None:
     assert find_copies(lines[:40], is_equal[:40]).tolist() == [1, 3, 4, 5]  # two, evenly spaced
     assert find_copies(lines[:19], is_equal[:19]).tolist() == [0, 1, 2, 3, 4, 5]
     assert find_copies([], is_equal[:0]).tolist() == []
+    codes = ["%d:%02d", "33 x", *labels, *["other"] * 94]  # 100 pairs: those that have no word are copies first
+    assert find_copies(codes, np.arange(100) < 6).tolist() == [1]
+    assert find_copies(codes[:80], is_equal).tolist() == [0, 1]
+    assert find_copies(codes[:60], is_equal[:60]).tolist() == [0, 1, 5]
 
 
 def test_lengths_of_strings_differ_more() -> None:

@@ -43,14 +43,19 @@ def find_copies(sources: Sequence[str], is_equal: NDArray[np.bool_]) -> NDArray[
     """The positions of pairs whose sides are equal because nobody translated them.
 
     Labels, names and codes of up to three words, such as `OK`, `Export` and `HTTP/2`, often are their own translations.
-    Up to one pair in twenty may be such a label, evenly spaced over them; the others count as copies, and so does what
-    ends like a sentence.
+    Up to one pair in twenty may be such a label: first those with a word, as `%d:%02d` has none, evenly spaced over
+    them. The others count as copies, and so does what ends like a sentence.
     """
     equal = np.flatnonzero(is_equal)
     strings = map(sources.__getitem__, equal.tolist())
     labels = equal[np.fromiter((_is_short(string) and len(string.split()) <= 3 for string in strings), np.bool_)]
-    num_kept = min(len(labels), len(sources) // 20)
-    return np.setdiff1d(equal, labels[np.arange(num_kept) * len(labels) // max(1, num_kept)])
+    has_word = np.fromiter((any(len(word) > 1 for word in _words(sources[label])) for label in labels), np.bool_)
+    copies, num_left = equal, len(sources) // 20
+    for group in (labels[has_word], labels[~has_word]):
+        num_kept = min(len(group), num_left)
+        copies = np.setdiff1d(copies, group[np.arange(num_kept) * len(group) // max(1, num_kept)])
+        num_left -= num_kept
+    return copies
 
 
 def is_untranslated(source: str, _: str) -> bool:
