@@ -275,6 +275,8 @@ def test_where_words_begin_and_end() -> None:
         ("{n, plural, one {# file} other {# files}}", []),  # in this order only
         ("%s now" * 10, ["%s"] * 10),
         ("%s now" * 11, []),  # a search for so many takes minutes
+        ("{" + "name" * 10 + "}", ["{" + "name" * 10 + "}"]),
+        ("{" + "name" * 110 + "}", []),
         ("Open %s \U0001f600", []),  # the vocabulary cannot spell the emoji
     ],
 )

@@ -29,7 +29,7 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
 )
-_MOST_PLACEHOLDERS = 10  # required of a translation
+_MOST_PLACEHOLDERS, _MOST_SUBWORDS = 10, 100  # required of a translation as placeholders
 _NO_TOKEN = -1  # after the end of a hypothesis
 _WORD_END, _ANYTHING = -2, -3  # after a phrase: its last word ends there, and anything may follow
 
@@ -114,8 +114,8 @@ def encode_forbidden(tokenizer: Tokenizer, text: str) -> list[list[int]]:
 def encode_placeholders(tokenizer: Tokenizer, source: str) -> list[list[int]]:
     """The ids that spell each placeholder of a source, within a word or after a space as there.
 
-    Empty if the vocabulary cannot spell one, if there are many, for which a search would take minutes and rarely help,
-    or if the source is a message of ICU, whose parts have an order.
+    Empty if the vocabulary cannot spell one, if they are many or long, for which a search would take minutes and rarely
+    help, or if the source is a message of ICU, whose parts have an order.
     """
     matches, comma, spelled = match_placeholders(source), tokenizer.encode(","), list[list[int]]()
     for match in matches if len(matches) <= _MOST_PLACEHOLDERS else ():
@@ -128,7 +128,7 @@ def encode_placeholders(tokenizer: Tokenizer, source: str) -> list[list[int]]:
         if not ids or UNK_ID in ids or match.lastgroup == "message":
             return []
         spelled.append(ids)
-    return spelled
+    return spelled if sum(map(len, spelled)) <= _MOST_SUBWORDS else []
 
 
 def unsatisfied_phrases(ids: Sequence[int], phrases: Sequence[Sequence[int]], *, words: WordTables) -> list[int]:
