@@ -261,6 +261,13 @@ def fused_projections(module: nn.Module) -> dict[Tensor, int]:
     return fused
 
 
+def product_weights(model: Transformer) -> list[nn.Parameter]:
+    """The weights of the stacks' layers that only matrix products use: all but those of the norms."""
+    layers = (*model.encoder.layers, *model.decoder.layers)
+    modules = (module for layer in layers for module in layer.modules() if not isinstance(module, nn.LayerNorm))
+    return [weight for module in modules for weight in module.parameters(recurse=False)]
+
+
 def log_probabilities(logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:
     """Natural logarithms of the probabilities, in fp32 whatever the model's precision."""
     return F.log_softmax(logits.float(), dim=-1)

@@ -3,10 +3,11 @@
 Both classes have the same methods: a step calls `run`, which calls `forward`; then `all_reduce`, then `update`.
 """
 
+import contextlib
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -78,11 +79,28 @@ class ThreadParallel:
     not wait for each other after each product, and all other operations run on all cores too.
 
     Each of the workers computes one micro-batch at a time, with `num_threads` threads of torch.
+
+    Args:
+        products: Weights that nothing but matrix products uses.
+        dtype: The type of these products. If it is not the weights' own, each step copies the weights once; autocast
+            would cast each of them in the forward pass of each micro-batch, and its gradient in the backward pass.
     """
 
-    def __init__(self, forward: nn.Module, *, num_workers: int, num_threads: int) -> None:
+    def __init__(
+        self,
+        forward: nn.Module,
+        *,
+        num_workers: int,
+        num_threads: int,
+        products: Iterable[nn.Parameter] = (),
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self.forward, self.num_workers = forward, num_workers
         self._parameters = [parameter for parameter in forward.parameters() if parameter.requires_grad]
+        self._products = [weight for weight in products if weight.dtype != dtype]
+        self._exact = [weight.detach() for weight in self._products]  # with the same memory
+        self._copies: list[Tensor] = []
+        self._dtype = dtype
         # Parameters by number, the largest first and every n-th: each thread has about as many weights.
         order = sorted(range(len(self._parameters)), key=lambda number: -self._parameters[number].numel())
         self._shares = [order[first::num_workers] for first in range(min(num_workers, len(order)))]
@@ -98,7 +116,7 @@ class ThreadParallel:
 
             def backward(loss: Tensor) -> None:
                 # Not `loss.backward()`, which would add to the same tensors from several threads, in any order.
-                new = torch.autograd.grad(loss, self._parameters)
+                new = _widen(torch.autograd.grad(loss, self._parameters))
                 if gradients:
                     torch._foreach_add_(gradients, new)
                 else:
@@ -108,7 +126,22 @@ class ThreadParallel:
             return functools.reduce(torch.add, numbers), gradients
 
         num_workers = min(self.num_workers, len(micro_batches))
-        return self._map(work, [micro_batches[first::num_workers] for first in range(num_workers)])
+        with self._weights_copied():
+            return self._map(work, [micro_batches[first::num_workers] for first in range(num_workers)])
+
+    @contextlib.contextmanager
+    def _weights_copied(self) -> Iterator[None]:
+        """Within the context, the weights of products are copies in the type of these products."""
+        if self._products:
+            self._copies = self._copies or [torch.empty_like(weight, dtype=self._dtype) for weight in self._exact]
+            torch._foreach_copy_(self._copies, self._exact)
+        try:
+            for weight, narrow in zip(self._products, self._copies, strict=True):
+                weight.data = narrow
+            yield
+        finally:
+            for weight, exact in zip(self._products, self._exact, strict=True):
+                weight.data = exact
 
     def all_reduce(self, results: Sequence[WorkerResult]) -> Tensor:
         """Sum the threads' gradients, always in the same order, into each parameter's `grad`; returns the sums."""
@@ -150,6 +183,16 @@ class ThreadParallel:
 
     def _map(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [work(item) for item in items] if self._pool is None else list(self._pool.map(work, items))
+
+
+def _widen(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """The same gradients, with those in bf16 or fp16 copied to fp32, in which micro-batches are summed."""
+    narrow = [gradient for gradient in gradients if gradient.itemsize < torch.float32.itemsize]
+    copies = [torch.empty_like(gradient, dtype=torch.float32) for gradient in narrow]
+    if narrow:
+        torch._foreach_copy_(copies, narrow)
+    copied = iter(copies)
+    return [next(copied) if gradient.itemsize < torch.float32.itemsize else gradient for gradient in gradients]
 
 
 class RankParallel:
