@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -53,6 +53,9 @@ class SplitProjection(nn.Module):
 
     def rows(self, hidden: Tensor, rows: slice) -> Tensor:
         return self(hidden)[..., rows]
+
+    def split(self, *inputs: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+        return [self(hidden).split(sizes, dim=-1)[number] for number, hidden in enumerate(inputs)]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -67,6 +67,14 @@ class Projection(nn.Linear):
         """Some of the outputs of `forward`."""
         return F.linear(hidden, self.weight[rows], None if self.bias is None else self.bias[rows])
 
+    def split(self, *inputs: Float[Tensor, "..."], sizes: Sequence[int]) -> list[Float[Tensor, "..."]]:
+        """The outputs of `forward` in parts of these sizes, each computed from an input of its own.
+
+        The backward pass joins the gradients of the parts; it would fill up each gradient of `rows` with zeros.
+        """
+        biases = [None] * len(sizes) if self.bias is None else self.bias.split(sizes)
+        return [F.linear(*part) for part in zip(inputs, self.weight.split(sizes), biases, strict=True)]
+
 
 class MultiHeadAttention(nn.Module):
     """Attention in several subspaces at once, their results projected back together.
@@ -94,22 +102,28 @@ class MultiHeadAttention(nn.Module):
         self, hidden: Float[Tensor, "batch query d_model"], *, rotary: Float[Tensor, "..."] | None = None
     ) -> tuple[Float[Tensor, "batch heads query head_dim"], KeyValue]:
         """Queries, keys and values of self-attention, in one product."""
-        projected = self.input_projection(hidden).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        query_and_key, value = projected.split((2, 1))
-        query, key = query_and_key if rotary is None else rotate(query_and_key, rotary)
-        return query, KeyValue(key, value.squeeze(0))
+        projected = self.input_projection(hidden)
+        if rotary is None:
+            query, key, value = self._split_heads(projected, 3)
+            return query, KeyValue(key, value)
+        query_and_key, value = projected.split((2 * self.d_model, self.d_model), dim=-1)
+        query, key = rotate(query_and_key.unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4), rotary)
+        return query, KeyValue(key, *self._split_heads(value, 1))
 
     def project_query(
         self, hidden: Float[Tensor, "batch query d_model"]
     ) -> Float[Tensor, "batch heads query head_dim"]:
         """Queries of cross-attention."""
-        query = self.input_projection.rows(hidden, slice(0, self.d_model))
-        return query.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        (query,) = self._split_heads(self.input_projection.rows(hidden, slice(0, self.d_model)), 1)
+        return query
 
     def project_key_value(self, memory: Float[Tensor, "batch key d_model"]) -> KeyValue:
         """Keys and values of cross-attention: the encoder's output, projected once per sentence when decoding."""
-        key_value = self.input_projection.rows(memory, slice(self.d_model, None))
-        return KeyValue(*key_value.unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4))
+        return KeyValue(*self._split_heads(self.input_projection.rows(memory, slice(self.d_model, None)), 2))
+
+    def _split_heads(self, projected: Float[Tensor, "batch position outputs"], number: int) -> list[Tensor]:
+        """Several projections that lie side by side, each split into heads."""
+        return [each.transpose(1, 2) for each in projected.unflatten(-1, (number, self.num_heads, -1)).unbind(-3)]
 
     def attend(
         self,
@@ -172,5 +186,7 @@ class MultiHeadAttention(nn.Module):
         if memory is None:
             query, key_value = self.project_query_key_value(hidden, rotary=rotary)
         else:
-            query, key_value = self.project_query(hidden), self.project_key_value(memory)
+            sizes = self.d_model, 2 * self.d_model
+            query_row, key_value_row = self.input_projection.split(hidden, memory, sizes=sizes)
+            (query,), key_value = self._split_heads(query_row, 1), KeyValue(*self._split_heads(key_value_row, 2))
         return self.attend(query, key_value, visible=visible, bias=bias)

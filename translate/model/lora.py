@@ -5,6 +5,7 @@ Decoding, exports and pictures need no support for it: `merge_lora` gives the we
 Source: Hu et al. 2021, https://arxiv.org/abs/2106.09685, section 4.1; initialised and scaled as the library PEFT does.
 """
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -78,6 +79,12 @@ class LoraProjection(Projection):
             for name, part in zip(names, parts, strict=False)
         ]
         return torch.cat(adapted, dim=-1)
+
+    def split(self, *inputs: Float[Tensor, "..."], sizes: Sequence[int]) -> list[Float[Tensor, "..."]]:
+        """The outputs of `forward` in parts, each computed from an input of its own."""
+        ends = itertools.accumulate(sizes)
+        parts = zip(inputs, sizes, ends, strict=True)
+        return [self.rows(hidden, slice(end - size, end)) for hidden, size, end in parts]
 
 
 def add_lora(
