@@ -150,27 +150,22 @@ def crossings_of_steps(config: Config, run: Path, pretend: PretendDevice) -> lis
     return [after.since(before) for before, after in zip(counted, counted[1:], strict=False)]
 
 
-@pytest.mark.parametrize(
-    ("overrides", "copies"),
-    [
-        (("training.precision=fp32",), 4),  # source, target, targets without padding, and where these are
-        (("training.precision=bf16",), 7),  # targets without padding; of both sides ids, offsets and slots
-    ],
-    ids=["padded", "packed"],
-)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])  # padded and packed
 def test_the_host_waits_for_no_step_between_log_lines(
-    pretend: PretendDevice, on: Digits, tmp_path: Path, overrides: tuple[str, ...], copies: int
+    pretend: PretendDevice, on: Digits, tmp_path: Path, precision: str
 ) -> None:
     config = on(
         *("pretend", "training.max_steps=8", "training.log_every=4", "training.validate_every=8"),
-        *("training.save_every=8", "training.log_every_minutes=null", "model.dropout=0.1", *overrides),
+        *("training.save_every=8", "training.log_every_minutes=null", "model.dropout=0.1"),
+        f"training.precision={precision}",
     )
     steps = crossings_of_steps(config, tmp_path / "run", pretend)
     assert len(steps) == 7
     for number, crossings in enumerate(steps, start=1):
         is_logged = number % 4 == 0  # the totals of the window come together; the host waits for nothing else
         assert crossings.synchronisations.total() == is_logged, crossings.synchronisations
-        assert crossings.to_device.total() == copies * (1 if number % 3 == 0 else 2)  # of five batches in an epoch
+        # One copy for each micro-batch, of five batches in an epoch.
+        assert crossings.to_device.total() == (1 if number % 3 == 0 else 2)
         assert {line.split(":")[0] for line in crossings.to_device} == {"model/device.py"}
         # The loss and the gradient's norm come without waiting, and are looked at one step later.
         assert crossings.to_host.total() == 1 + is_logged

@@ -6,7 +6,7 @@ No other module asks for a kind of GPU by name: code for CUDA serves any device 
 import contextlib
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -69,6 +69,13 @@ def measures_memory(device: torch.device) -> bool:
 def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy a tensor from the CPU, where possible without waiting for the device."""
     return tensor.pin_memory().to(device, non_blocking=True) if is_asynchronous(device) else tensor.to(device)
+
+
+def copy_all_to_device(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Copies of whole numbers on the CPU to a device, all in one transfer."""
+    parts = copy_to_device(torch.cat([tensor.flatten() for tensor in tensors]), device)
+    sizes = [tensor.numel() for tensor in tensors]
+    return [part.view(like.shape).to(like.dtype) for part, like in zip(parts.split(sizes), tensors, strict=True)]
 
 
 def copy_to_host(*tensors: Tensor) -> list[Tensor]:

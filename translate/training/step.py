@@ -1,7 +1,6 @@
 """One training step: split, forward, loss, backward, reduce, clip, update."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -19,7 +18,7 @@ from translate.errors import RunError
 from translate.model import PackedSequences, Transformer, flatten, pack
 from translate.model.device import (
     compiles_for_each_shape,
-    copy_to_device,
+    copy_all_to_device,
     explain_out_of_memory,
     is_asynchronous,
     start_copy_to_host,
@@ -62,6 +61,7 @@ class TrainStep:
     def __post_init__(self) -> None:
         self.loss_scale = LossScale()  # of fp16; part of training's state
         self._parameters = list(self.model.parameters())
+        self._checks_later = is_asynchronous(self.precision.device) and not any(map(is_sharded, self._parameters))
         self._unchecked: Callable[[], None] | None = None
         batch_tokens = self.settings.num_batch_tokens
         step_tokens = batch_tokens * self.settings.accumulate_batches
@@ -87,7 +87,6 @@ class TrainStep:
         num_tokens = sum(batch.num_target_tokens for batch in batches)
         micro_batches = split_into_micro_batches(batches, parallel.num_workers, seed=settings.seed, step=number)
         is_scaled, r_drop = precision.name == "fp16", settings.r_drop
-        max_norm = math.inf if settings.max_gradient_norm is None else settings.max_gradient_norm
 
         def forward_backward(micro_batch: MicroBatch, backward: Callable[[Tensor], None]) -> Float[Tensor, " sums"]:
             batch = move_to_device(micro_batch.batch, precision.device, layout=self.layout, is_doubled=r_drop > 0.0)
@@ -111,10 +110,13 @@ class TrainStep:
                 while True:  # more than once only in fp16, with a smaller scale after an overflow
                     factor = (self.loss_scale.scale if is_scaled else 1.0) / num_tokens
                     loss, nll = parallel.all_reduce(parallel.run(forward_backward, micro_batches))
+                    gradients = [weight.grad for weight in self._parameters if weight.grad is not None]
                     if is_scaled:
-                        gradients = [weight.grad for weight in self._parameters if weight.grad is not None]
                         torch._foreach_mul_(gradients, 1.0 / self.loss_scale.scale)
-                    norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, max_norm))
+                    norm = torch.nn.utils.get_total_norm(gradients)
+                    if settings.max_gradient_norm is not None:
+                        torch.nn.utils.clip_grads_with_norm_(self._parameters, settings.max_gradient_norm, norm)
+                    norm = full_tensor(norm)
                     if not is_scaled or math.isfinite(norm) or not self.loss_scale.shrink():
                         break
                     self.model.zero_grad(set_to_none=True)  # the retry must not add to infinite gradients
@@ -155,7 +157,7 @@ class TrainStep:
                     " training.precision=fp32, and train again."
                 )
 
-        if not is_asynchronous(norm.device) or any(map(is_sharded, self._parameters)):
+        if not self._checks_later:
             check()
             return
         self.check_last_step()
@@ -165,35 +167,53 @@ class TrainStep:
 
 
 class DeviceBatch(NamedTuple):
-    """A batch on the model's device."""
+    """A batch as it is laid out on the model's device."""
 
     source: Int[Tensor, "batch source"] | PackedSequences
     target_input: Int[Tensor, "batch target"] | PackedSequences
     target_ids: Int[Tensor, " target"]  # the next token at each target position that is not padding
     real: Int[Tensor, " real"] | None  # where these positions are in (batch, target), flattened; None: packed
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> "DeviceBatch":
+        """The same batch with a function applied to each tensor."""
+
+        def apply(part: Tensor | PackedSequences) -> Tensor | PackedSequences:
+            return part.map(function) if isinstance(part, PackedSequences) else function(part)
+
+        real = None if self.real is None else function(self.real)
+        return DeviceBatch(apply(self.source), apply(self.target_input), function(self.target_ids), real)
+
 
 def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout, is_doubled: bool = False) -> DeviceBatch:
-    """Lay out a batch and copy it to the model's device, without waiting for the device.
+    """Lay out a batch and copy it to the model's device at once, without waiting for the device.
 
     Args:
         is_doubled: Repeat all pairs after the last one, as R-Drop needs; each target counts once.
     """
-    copied = functools.partial(copy_to_device, device=device)
     is_real = batch.target_output_ids != PAD_ID
-    target_ids = copied(batch.target_output_ids[is_real])
     repeats = 2 if is_doubled else 1
 
     def lay_out(ids: Tensor) -> Tensor | PackedSequences:
         ids = ids.repeat(repeats, 1)
         if layout == "padded":
-            return copied(ids)
-        row = flatten(ids, pad_id=PAD_ID) if layout == "flattened" else pack(ids, pad_id=PAD_ID, is_flash=is_flash)
-        return row.map(copied)
+            return ids
+        return flatten(ids, pad_id=PAD_ID) if layout == "flattened" else pack(ids, pad_id=PAD_ID, is_flash=is_flash)
 
     is_flash, is_packed = layout == "flash", layout in ("packed", "flash")
-    real = None if is_packed else copied(is_real.repeat(repeats, 1).flatten().nonzero()[:, 0])
-    return DeviceBatch(lay_out(batch.source_ids), lay_out(batch.target_input_ids), target_ids, real)
+    real = None if is_packed else is_real.repeat(repeats, 1).flatten().nonzero()[:, 0]
+    target_ids = batch.target_output_ids[is_real]
+    on_host = DeviceBatch(lay_out(batch.source_ids), lay_out(batch.target_input_ids), target_ids, real)
+    if device.type == "cpu":
+        return on_host
+    tensors: list[Tensor] = []
+
+    def collect(tensor: Tensor) -> Tensor:
+        tensors.append(tensor)
+        return tensor
+
+    on_host.map(collect)
+    copies = iter(copy_all_to_device(tensors, device))
+    return on_host.map(lambda _: next(copies))
 
 
 class TrainingForward(nn.Module):
