@@ -58,6 +58,10 @@ class Epoch:
     num_resegmented: int = 0
     """Pairs that exceeded a length limit when changed or sampled, and are seen as usual in this epoch."""
 
+    def __post_init__(self) -> None:
+        # Now, in the thread that plans: this reads the lengths of all pairs, for which no step should wait.
+        self.padding = self._count_padding()
+
     def __len__(self) -> int:
         return len(self.starts)
 
@@ -76,8 +80,7 @@ class Epoch:
             shapes[order, column] = np.maximum.reduceat(side.lengths[self.positions], self.starts[order]) + 1
         return shapes
 
-    @property
-    def padding(self) -> Padding:
+    def _count_padding(self) -> Padding:
         """The tokens and the padding of the whole epoch."""
         pairs, sources, targets = self.shapes.T
         num_computed = int((pairs * (sources + targets)).sum())
