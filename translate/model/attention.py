@@ -102,28 +102,29 @@ class MultiHeadAttention(nn.Module):
         self, hidden: Float[Tensor, "batch query d_model"], *, rotary: Float[Tensor, "..."] | None = None
     ) -> tuple[Float[Tensor, "batch heads query head_dim"], KeyValue]:
         """Queries, keys and values of self-attention, in one product."""
-        projected = self.input_projection(hidden)
+        projected = self.input_projection(hidden).unflatten(-1, (3, self.num_heads, -1))
         if rotary is None:
-            query, key, value = self._split_heads(projected, 3)
+            query, key, value = (heads.transpose(1, 2) for heads in projected.unbind(2))
             return query, KeyValue(key, value)
-        query_and_key, value = projected.split((2 * self.d_model, self.d_model), dim=-1)
-        query, key = rotate(query_and_key.unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4), rotary)
-        return query, KeyValue(key, *self._split_heads(value, 1))
+        query_and_key, value = projected.split((2, 1), dim=2)
+        query, key = rotate(query_and_key.permute(2, 0, 3, 1, 4), rotary)
+        return query, KeyValue(key, value.squeeze(2).transpose(1, 2))
 
     def project_query(
         self, hidden: Float[Tensor, "batch query d_model"]
     ) -> Float[Tensor, "batch heads query head_dim"]:
         """Queries of cross-attention."""
-        (query,) = self._split_heads(self.input_projection.rows(hidden, slice(0, self.d_model)), 1)
-        return query
+        return self._split_query(self.input_projection.rows(hidden, slice(0, self.d_model)))
 
     def project_key_value(self, memory: Float[Tensor, "batch key d_model"]) -> KeyValue:
         """Keys and values of cross-attention: the encoder's output, projected once per sentence when decoding."""
-        return KeyValue(*self._split_heads(self.input_projection.rows(memory, slice(self.d_model, None)), 2))
+        return self._split_key_value(self.input_projection.rows(memory, slice(self.d_model, None)))
 
-    def _split_heads(self, projected: Float[Tensor, "batch position outputs"], number: int) -> list[Tensor]:
-        """Several projections that lie side by side, each split into heads."""
-        return [each.transpose(1, 2) for each in projected.unflatten(-1, (number, self.num_heads, -1)).unbind(-3)]
+    def _split_query(self, projected: Tensor) -> Tensor:
+        return projected.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def _split_key_value(self, projected: Tensor) -> KeyValue:
+        return KeyValue(*projected.unflatten(-1, (2, self.num_heads, -1)).unbind(2)).map(lambda x: x.transpose(1, 2))
 
     def attend(
         self,
@@ -187,6 +188,6 @@ class MultiHeadAttention(nn.Module):
             query, key_value = self.project_query_key_value(hidden, rotary=rotary)
         else:
             sizes = self.d_model, 2 * self.d_model
-            query_row, key_value_row = self.input_projection.split(hidden, memory, sizes=sizes)
-            (query,), key_value = self._split_heads(query_row, 1), KeyValue(*self._split_heads(key_value_row, 2))
+            for_query, for_key_value = self.input_projection.split(hidden, memory, sizes=sizes)
+            query, key_value = self._split_query(for_query), self._split_key_value(for_key_value)
         return self.attend(query, key_value, visible=visible, bias=bias)
