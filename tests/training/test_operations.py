@@ -74,7 +74,7 @@ def dropout(self: Dropout, hidden: Tensor) -> Tensor:
 
 class Count(TorchDispatchMode):
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.views, self.others = Counter[str](), Counter[str]()
 
     def __torch_dispatch__(
@@ -85,11 +85,11 @@ class Count(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def build(model: Mapping[str, Any], training: Mapping[str, Any], *, num_layers: int) -> TrainStep:
+def build(model: dict[str, Any], training: dict[str, Any], *, num_layers: int) -> TrainStep:
     torch.set_num_threads(training.get("threads", 1))  # as many micro-batches at once
     sizes: dict[str, Any] = {"d_model": 32, "d_ff": 64, "num_heads": 4, "dropout": 0.1}
     sizes |= {"num_encoder_layers": num_layers, "num_decoder_layers": num_layers}
-    settings = TrainingConfig(**({"batch_tokens": 1250, "precision": "bf16"} | dict(training)))
+    settings = TrainingConfig.model_validate({"batch_tokens": 1250, "precision": "bf16"} | training)
     torch.manual_seed(0)
     transformer = Transformer(ModelConfig(**(sizes | model)), source_vocab_size=97, target_vocab_size=97, pad_id=0)
     return build_train_step(transformer.train(), settings, device=CPU)
