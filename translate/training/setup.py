@@ -132,7 +132,7 @@ def build_train_step(
     world.run_on_all_ranks(lambda: choose_trained_weights(model, settings))
     precision = MixedPrecision.choose(settings, device)
     layout, remark = choose_batch_layout(settings, model.config, precision)
-    precision, is_compiled, fallbacks = try_settings(settings, model.config, precision, layout)
+    precision, is_compiled, fallbacks = try_settings(settings, model.config, precision, layout, world)
     if is_compiled:
         compile_layers(model)
     forward = TrainingForward(model)
@@ -166,7 +166,11 @@ def build_train_step(
 
 
 def try_settings(
-    settings: TrainingConfig, model: ModelConfig, precision: MixedPrecision, layout: BatchLayout
+    settings: TrainingConfig,
+    model: ModelConfig,
+    precision: MixedPrecision,
+    layout: BatchLayout,
+    world: World = SINGLE_PROCESS,
 ) -> tuple[MixedPrecision, bool, list[str]]:
     """Try deterministic kernels and `training.compile` where the settings ask for them, and drop those that fail.
 
@@ -193,7 +197,7 @@ def try_settings(
                     TrainingForward(tried),
                     num_workers=1,
                     num_threads=1,
-                    products=product_weights(tried),
+                    products=product_weights(tried) if world.size == 1 else (),  # as in the training itself
                     dtype=precision.dtype,
                 )
                 optimizers = build_optimizers(tried, settings)
