@@ -136,7 +136,7 @@ def test_a_step_of_six_layers_dispatches_no_more_operations(
 def autocast_alone() -> Iterator[None]:
     """Weights are not copied, so autocast casts each of them in each micro-batch."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("translate.training.setup.product_weights", lambda model: [])
+        patch.setattr("translate.training.data_parallel.product_weights", lambda model: [])
         yield
 
 

@@ -261,11 +261,11 @@ def fused_projections(module: nn.Module) -> dict[Tensor, int]:
     return fused
 
 
-def product_weights(model: Transformer) -> list[nn.Parameter]:
+def product_weights(module: nn.Module) -> list[nn.Parameter]:
     """The weights of the stacks' layers that only matrix products use: all but those of the norms."""
-    layers = (*model.encoder.layers, *model.decoder.layers)
-    modules = (module for layer in layers for module in layer.modules() if not isinstance(module, nn.LayerNorm))
-    return [weight for module in modules for weight in module.parameters(recurse=False)]
+    layers = (layer for layer in module.modules() if isinstance(layer, EncoderLayer | DecoderLayer))
+    parts = (part for layer in layers for part in layer.modules() if not isinstance(part, nn.LayerNorm))
+    return [weight for part in parts for weight in part.parameters(recurse=False)]
 
 
 def log_probabilities(logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from translate.config.schema import TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.distributed.process_group import STEP_TIMEOUT, World
+from translate.model.transformer import product_weights
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -81,23 +82,17 @@ class ThreadParallel:
     Each of the workers computes one micro-batch at a time, with `num_threads` threads of torch.
 
     Args:
-        products: Weights that nothing but matrix products uses.
-        dtype: The type of these products. If it is not the weights' own, each step copies the weights once; autocast
-            would cast each of them in the forward pass of each micro-batch, and its gradient in the backward pass.
+        dtype: The type of matrix products. If it is not the weights' own, each step copies the weights of the layers
+            once; autocast would cast each of them in the forward pass of each micro-batch, and its gradient in the
+            backward pass.
     """
 
     def __init__(
-        self,
-        forward: nn.Module,
-        *,
-        num_workers: int,
-        num_threads: int,
-        products: Iterable[nn.Parameter] = (),
-        dtype: torch.dtype = torch.float32,
+        self, forward: nn.Module, *, num_workers: int, num_threads: int, dtype: torch.dtype = torch.float32
     ) -> None:
         self.forward, self.num_workers = forward, num_workers
         self._parameters = [parameter for parameter in forward.parameters() if parameter.requires_grad]
-        self._products = [weight for weight in products if weight.dtype != dtype]
+        self._products = [weight for weight in product_weights(forward) if weight.dtype != dtype]
         self._exact = [weight.detach() for weight in self._products]  # with the same memory
         self._copies: list[Tensor] = []
         self._dtype = dtype

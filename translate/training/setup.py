@@ -17,7 +17,6 @@ from translate.model import Transformer
 from translate.model.device import choose_device, explain_out_of_memory, is_asynchronous, threads_per_process
 from translate.model.lora import add_lora
 from translate.model.precision import MixedPrecision, choose_precision
-from translate.model.transformer import product_weights
 from translate.runs.initial import InitialWeights, related_tags
 from translate.runs.weights import build_model, count_weights
 from translate.training.data_parallel import DataParallel, RankParallel, ThreadParallel, choose_workers
@@ -146,13 +145,8 @@ def build_train_step(
     else:
         if num_workers > 1:
             where = f"{num_workers} micro-batches at once, each on {where}"
-        data_parallel = ThreadParallel(
-            forward,
-            num_workers=num_workers,
-            num_threads=num_threads,
-            products=product_weights(model),
-            dtype=precision.dtype,
-        )
+        threads = {"num_workers": num_workers, "num_threads": num_threads}
+        data_parallel = ThreadParallel(forward, **threads, dtype=precision.dtype)
     return TrainStep(
         model,
         build_optimizers(model, settings),
@@ -193,13 +187,8 @@ def try_settings(
                 tried.to(precision.device).train()
                 if is_compiled:
                     compile_layers(tried)
-                forward = ThreadParallel(
-                    TrainingForward(tried),
-                    num_workers=1,
-                    num_threads=1,
-                    products=product_weights(tried) if world.size == 1 else (),  # as in the training itself
-                    dtype=precision.dtype,
-                )
+                dtype = precision.dtype if world.size == 1 else torch.float32  # of the weights, as in the training
+                forward = ThreadParallel(TrainingForward(tried), num_workers=1, num_threads=1, dtype=dtype)
                 optimizers = build_optimizers(tried, settings)
                 step = TrainStep(tried, optimizers, settings, precision=precision, parallel=forward, layout=layout)
                 step([_TRIAL], number=1, learning_rate=0.0)
