@@ -15,6 +15,10 @@ from torch import Tensor
 from translate.errors import InputError, RunError
 from translate.memory import describe_memory, free_memory, is_out_of_memory, release_free_memory
 
+# Otherwise the last bits of MKL's products may depend on where in memory their factors are, as seen on an AMD EPYC: of
+# thirty trainings that were stopped and resumed, three then had other bits than one that was not. MKL reads this once.
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
+
 _LIKE_APPLES = {"mps"}  # kinds of GPU without all of CUDA's features and without double precision
 LOADING_HINT = "Close other programs, load fewer models, or use a machine with more memory."
 
