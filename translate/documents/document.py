@@ -91,7 +91,7 @@ FORMATS: dict[DocumentFormat, FormatReader] = {
     "xliff": FormatReader(XLIFF_SUFFIXES, fill_xliff, is_bilingual=True),
 }
 EXTENSIONS = {extension: name for name, known in FORMATS.items() for extension in known.extensions}
-"""The format of a document by its extension."""
+"""The format of a document, by the extension of its file name."""
 
 
 class DocumentTranslation(NamedTuple):

@@ -111,7 +111,7 @@ class Layout(NamedTuple):
 
 
 def markup_of(segment: Segment) -> WrittenMarkup:
-    """Each piece of markup of a segment."""
+    """The pieces of markup of a segment, each with whether it is a placeholder."""
     items = (item for item in _divide_text(segment.items) if item.kind not in ("text", "space", "break"))
     return [(item.written or item.raw, item.kind == "placeholder") for item in items if item.raw]
 

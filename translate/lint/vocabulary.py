@@ -120,7 +120,7 @@ def examine_vocabularies(
 
 
 def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config) -> Iterator[Finding]:
-    """Vocabularies that were trained on other text, or are too large for this text: rare entries are not learnt.
+    """Findings about vocabularies that come from other text, or are so large that many entries are rare.
 
     A few entries that never occur are normal: BPE keeps the halves of what it merges. Gowda and May 2020
     (https://aclanthology.org/2020.findings-emnlp.352) ask for 100 occurrences of 95 % of the entries. Corpora of

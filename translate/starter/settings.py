@@ -185,7 +185,7 @@ def _suit_text(direction: Direction, folder: Path) -> TextSettings:
 
 
 def _choose_model(text: TextSettings, *, minutes: float | None) -> Choice | Report:
-    """Try the usual model and small ones, choose one for the time, or the usual one, and its number of steps.
+    """Try the usual model and small ones, and choose one that fits into the time; without a time, the usual one.
 
     Returns:
         The choice; or what `check` says, if training would fail.

@@ -191,7 +191,7 @@ def lost_spaces(side: Any) -> set[Any]:
 
 
 def _parts(element: Any) -> Iterator[tuple[Any, str]]:
-    """The text of an element in parts; codes have none, and of those, only points may separate words."""
+    """The parts of an element's text. A code has no text. A code that is a point may separate words."""
     if element.tag in _CODES:
         yield element, placeholder_of(element) or _POINT * (element.tag in _POINTS)
         return
