@@ -1,13 +1,10 @@
-"""Terminology of requests, DeepL's glossaries and its uploads of documents, by the official client and by hand."""
+"""Terminology of requests, and DeepL's glossaries, by the official client and by hand."""
 
-import asyncio
 import contextlib
 import csv
 import json
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import deepl
 import pytest
@@ -17,12 +14,9 @@ from translate.decoding import Request
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.loading import load_own_translator
 from translate.errors import InputError, RunError
-from translate.server import glossaries, uploads
-from translate.server.app import create_app
-from translate.server.gate import Access, Metrics
+from translate.server import glossaries
+from translate.server.gate import Access
 from translate.server.glossaries import Glossaries, Glossary
-from translate.server.models import ServedModel
-from translate.server.schema import Limits
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -161,84 +155,6 @@ def test_our_own_requests_have_terminology(client: TestClient, expected: str) ->
     for terms in ({"": "dog"}, {"Hund": " "}, {"Hund": "猫"}):  # the last is not in the vocabulary
         refused = client.post("/translate", json={"text": TEXT, "terminology": terms})
         assert refused.status_code == 422 and "terminology" in refused.json()["error"]
-
-
-def test_deepls_client_translates_documents(connect: deepl.DeepLClient, expected: str, tmp_path: Path) -> None:
-    source, target = tmp_path / "page.HTML", tmp_path / "out.html"
-    source.write_bytes(f"\ufeff<p>{TEXT}</p>\r\n<!-- ü -->".encode())
-    made = connect.create_glossary("animals", "DE", "EN", TERMS)
-    state = connect.translate_document_from_filepath(
-        source, target, source_lang="DE", target_lang="EN-US", glossary=made
-    )
-    assert (state.status.value, state.billed_characters) == ("done", len(source.read_bytes().decode()))
-    assert target.read_bytes().decode() == f"\ufeff<p>{expected}</p>\r\n<!-- ü -->"
-    for name, content, named in (
-        ("a.docx", b"PK", "a.docx"),
-        ("a.html", b"\xff", "a.html"),
-        ("a", b"x", "a"),
-        ("b.xlf", b"<a>", "b.xlf: "),
-    ):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises((deepl.DeepLException, deepl.DocumentTranslationException), match=named):
-            translated = tmp_path / f"out{Path(name).suffix}"
-            connect.translate_document_from_filepath(tmp_path / name, translated, target_lang="EN-US")
-    (tmp_path / "a.txt").write_text("Hund")
-    with pytest.raises(deepl.DeepLException, match="to FR"):
-        connect.translate_document_from_filepath(tmp_path / "a.txt", tmp_path / "b.txt", target_lang="FR")
-
-
-def test_an_upload_is_fetched_once_and_only_with_its_key(make_client: Callable[[], TestClient]) -> None:
-    with make_client() as client:  # one event loop for all requests
-        check_upload(client)
-
-
-def check_upload(client: TestClient) -> None:
-    made = client.post("/v2/document", files={"file": ("a.txt", "Hund\r\n")}, data={"target_lang": "EN"}).json()
-    path, key = f"/v2/document/{made['document_id']}", {"document_key": made["document_key"]}
-    for ask in (path, f"{path}/result"):
-        assert client.post(ask, json={"document_key": "other"}).status_code == 404
-    while (state := client.post(path, data=key).json())["status"] == "translating":
-        pass
-    assert state == {"document_id": made["document_id"], "status": "done", "billed_characters": 6}
-    result = client.post(f"{path}/result", data=key)
-    expected = client.post("/translate/document", json={"text": "Hund\r\n", "format": "text"}).json()["text"]
-    assert result.content.decode() == expected and result.headers["content-type"] == "application/octet-stream"
-    assert client.post(f"{path}/result", json=key).status_code == 404
-    refused = client.post(
-        "/v2/document", files={"file": ("a.txt", "Hund")}, data={"target_lang": "EN", "style_id": "7"}
-    )
-    assert refused.status_code == 400 and "style_id" in refused.json()["message"]
-
-
-def test_uploads_are_limited_and_errors_are_told(
-    make_models: Callable[..., dict[str, ServedModel]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A document in work counts as an open request; one that failed says why, and gives way to the next."""
-    models, wait = make_models(), threading.Event()
-    app = create_app(models, Limits(), Access(), Metrics())
-    monkeypatch.setattr(uploads, "_MOST", 1)
-    monkeypatch.setattr(uploads, "_POLL_SECONDS", 0.05)
-
-    async def translate(*_: Any, **__: Any) -> None:
-        while not wait.is_set():
-            await asyncio.sleep(0.01)
-        raise InputError("the text is damaged")
-
-    monkeypatch.setattr(models["first"], "translate_documents", translate)
-    with TestClient(app, base_url="http://127.0.0.1") as client:
-        given: dict[str, Any] = {"files": {"file": ("a.txt", "Hund")}, "data": {"target_lang": "EN"}}
-        made = client.post("/v2/document", **given).json()
-        path, key = f"/v2/document/{made['document_id']}", {"document_key": made["document_key"]}
-        assert client.post(path, json=key).json()["status"] == "translating" and app.state.num_active == 1
-        assert client.post(f"{path}/result", json=key).status_code == 503
-        assert client.post("/v2/document", **given).status_code == 429
-        wait.set()
-        while (state := client.post(path, json=key).json())["status"] == "translating":
-            pass
-        assert (state["status"], state["error_message"]) == ("error", "a.txt: the text is damaged")
-        assert app.state.num_active == 0
-        assert client.post("/v2/document", **given).status_code == 200
-        assert client.post(path, json=key).status_code == 404
 
 
 def test_elements_of_ignored_tags_are_copied(client: TestClient) -> None:

@@ -25,7 +25,7 @@ from translate.decoding.sentences import DATA
 from translate.documents.document import EXTENSIONS
 from translate.errors import InputError, RunError
 from translate.files import STRUCTURED
-from translate.server import compatibility, glossaries, schema, uploads
+from translate.server import compatibility, glossaries, schema
 from translate.server.batching import Job
 from translate.server.gate import FOREIGN, NO_TOKEN, Access, AccessMiddleware, Metrics, error_response, explain
 from translate.server.glossaries import Glossaries
@@ -77,7 +77,6 @@ def create_app(
     _add_paths(app, models, limits, access, metrics)
     compatibility.add_paths(app, models, stored, access, metrics)
     glossaries.add_paths(app, stored, [model.languages for model in models.values()])
-    uploads.add_paths(app, models, stored)
     app.mount("/page", StaticFiles(directory=str(_PAGE)))
     return app
 

@@ -35,7 +35,6 @@ _IGNORED |= {"show_billed_characters", "tag_handling_version"}
 _PATHS = ("/translate", "/detect", "/v2/")  # that take forms, or beginnings of these paths
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _COPIED = ' translate="no" ignored=""'  # marks the elements of `ignore_tags` for the reader of HTML
-_CHARSETS = {"file": "latin-1"}  # keeps its bytes, which are read later
 _FIELDS = 2_000  # of a form in parts, which takes long to read: more than the texts of a request
 
 
@@ -62,8 +61,8 @@ class DetectRequest(BaseModel):
     api_key: str | None = None
 
 
-class DeepLQuestion(BaseModel):
-    """What DeepL's requests for translations have in common; other keys are refused, except those of `_IGNORED`."""
+class DeepLRequest(BaseModel):
+    """The supported part of DeepL's request for texts; other keys are refused, except those of `_IGNORED`."""
 
     model_config = ConfigDict(strict=True, extra="allow", use_attribute_docstrings=True)
 
@@ -71,9 +70,16 @@ class DeepLQuestion(BaseModel):
     source_lang: Annotated[LanguageCode | Literal[""] | None, Field(examples=["DE"])] = None
     formality: Literal["default", "prefer_more", "prefer_less", ""] | None = None  # no preference can be met
     glossary_id: str | None = None
+    text: Annotated[list[str], Field(examples=[["Ein Hund läuft."]])]
+    tag_handling: Literal["html", "xml", ""] | None = None
+    ignore_tags: Annotated[list[str], BeforeValidator(lambda names: [names] if isinstance(names, str) else names)] = []
+    """Names of elements that are copied."""
+    split_sentences: Literal["0", "1", "nonewlines", "false", "true", "", 0, 1, False, True] | None = None
+    """0: a text is translated as a whole; 1: sentence by sentence, and line by line; nonewlines: sentences may go on in
+    the next line. By default, lines are translated one by one, with the model's setting."""
 
     async def resolve(
-        self, models: Mapping[str, ServedModel], glossaries: Glossaries, texts: Sequence[str]
+        self, models: Mapping[str, ServedModel], glossaries: Glossaries
     ) -> tuple[ServedModel, Direction, Terminology | None]:
         """The model for these texts, its direction, and the terms of the glossary.
 
@@ -84,20 +90,10 @@ class DeepLQuestion(BaseModel):
             if name not in _IGNORED and value not in (None, "", [], {}):
                 raise InputError(f"{name} is not supported; remove it")
         names = ("`target_lang`", "`source_lang`")
-        model, direction, _ = await choose_model(models, self.source_lang or "", self.target_lang, texts, names=names)
+        model, direction, _ = await choose_model(
+            models, self.source_lang or "", self.target_lang, self.text, names=names
+        )
         return model, direction, await model.terminology(glossaries.terms(self.glossary_id, direction))
-
-
-class DeepLRequest(DeepLQuestion):
-    """The supported part of DeepL's request for texts."""
-
-    text: Annotated[list[str], Field(examples=[["Ein Hund läuft."]])]
-    tag_handling: Literal["html", "xml", ""] | None = None
-    ignore_tags: Annotated[list[str], BeforeValidator(lambda names: [names] if isinstance(names, str) else names)] = []
-    """Names of elements that are copied."""
-    split_sentences: Literal["0", "1", "nonewlines", "false", "true", "", 0, 1, False, True] | None = None
-    """0: a text is translated as a whole; 1: sentence by sentence, and line by line; nonewlines: sentences may go on in
-    the next line. By default, lines are translated one by one, with the model's setting."""
 
 
 class FormsAsJson:
@@ -140,22 +136,18 @@ async def _read_form(request: Request) -> dict[str, str | list[str]]:
         HTTPException: The body is too large, late or malformed.
         UnicodeDecodeError: The form is not UTF-8.
     """
-    body = await request.body()
-    if not request.url.path.startswith("/v2/document"):  # whose files are read later
-        body.decode()
+    body = (await request.body()).decode()
     if request.method == "GET" or request.headers["content-type"].lower().startswith(_FORMS[0]):
-        fields = parse_qsl(body.decode() or request.url.query, keep_blank_values=True, errors="strict")
+        fields = parse_qsl(body or request.url.query, keep_blank_values=True, errors="strict")
     else:
         async with request.form(max_files=_FIELDS, max_fields=_FIELDS, max_part_size=sys.maxsize) as form:
-            fields = []
-            for name, value in form.multi_items():
-                content = value if isinstance(value, str) else (await value.read()).decode(_CHARSETS.get(name, "utf-8"))
-                if name == "file" and not isinstance(value, str) and "filename" not in form:
-                    fields.append(("filename", value.filename or ""))
-                fields.append((name, content))
+            fields = [
+                (name, value if isinstance(value, str) else (await value.read()).decode())
+                for name, value in form.multi_items()
+            ]
     values: dict[str, list[str]] = {}
     for name, value in fields:
-        values.setdefault(name, []).append(value if name == "file" else value.replace("\r\n", "\n"))
+        values.setdefault(name, []).append(value.replace("\r\n", "\n"))
     return {name: given if name == "text" or len(given) > 1 else given[0] for name, given in values.items()}
 
 
@@ -251,7 +243,7 @@ def add_paths(
     @app.post("/v2/translate", responses=schema.example({"translations": [text]}))
     async def deepl(request: Request, question: DeepLRequest) -> dict[str, Any]:
         """Translate texts line by line, or as HTML, with DeepL's requests and answers."""
-        model, direction, terminology = await question.resolve(models, glossaries, question.text)
+        model, direction, terminology = await question.resolve(models, glossaries)
         switch, is_html = str(question.split_sentences).lower() or "none", bool(question.tag_handling)
         options = {} if switch == "none" else {"split_sentences": "never" if switch in ("0", "false") else "always"}
         how: dict[str, Any] = {"is_html": is_html, "by_line": switch in ("1", "true", "none"), "options": options}
