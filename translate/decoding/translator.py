@@ -351,53 +351,73 @@ class Translator:
         parts: list[dict[int, Translation]] = [{} for _ in requests]  # of each line, by the number of the piece
         joined: dict[int, Translation] = {}
 
-        # Any hypothesis of a beam may be the one that keeps the placeholders; if none does, they are required.
-        config, target = self.config, self.tokenizers.target
-        is_beam = config.ranks_a_beam
-        keeps = [is_beam and given.has_words and prefers_placeholders(given.source, config) for given in inputs]
-        pairs = zip(inputs, keeps, strict=True)
-        copied = [encode_placeholders(target, given.source) if keeps_them else [] for given, keeps_them in pairs]
-        lost: dict[int, Translation] = {}  # the best of the beams without them
-
-        def on_found(index: int, hypotheses: list[Hypothesis]) -> None:
-            hypotheses = [hypothesis.without(self._tags) for hypothesis in hypotheses]
-            line, translation = inputs[index].line - first_number, self._translation(inputs[index], hypotheses)
-            if copied[index] and not have_same_placeholders(inputs[index].source, translation.text):
-                if index not in lost:
-                    lost[index] = translation
-                    return
-                translation = lost[index]  # requiring them did not help
+        def on_piece(given: SearchInput, translation: Translation) -> None:
+            line = given.line - first_number
             with lock:
-                parts[line][inputs[index].piece] = translation
+                parts[line][given.piece] = translation
                 is_last = len(parts[line]) == len(pieces[line])
                 if is_last:
                     on_finished(1)
             if is_last:
                 in_order = [part for _, part in sorted(parts[line].items())]
-                joined[line] = join_translations(requests[line], in_order, target)
+                joined[line] = join_translations(requests[line], in_order, self.tokenizers.target)
                 if on_translated is not None:
                     on_translated(first_number + line, joined[line])
 
         def on_step(index: int, ids: list[int]) -> None:
             assert on_partial is not None
-            text = spell([token for token in ids if token not in self._tags], target)
+            text = spell([token for token in ids if token not in self._tags], self.tokenizers.target)
             on_partial(inputs[index].line, inputs[index].piece, text)
 
-        job = SearchJob(inputs, self.config, on_found, on_step if on_partial else None, check)
-        is_whole = [self.reverse is not None or keeps_them for keeps_them in keeps]  # a reverse model ranks all too
+        self._search(inputs, on_piece, on_step if on_partial else None, check)
+        for given in inputs:
+            if not given.has_words:  # the engine skips it
+                on_piece(given, self._translation(given, []))
+        yield from (joined[line] for line in range(len(requests)))
+
+    def _search(
+        self,
+        inputs: Sequence[SearchInput],
+        on_piece: Callable[[SearchInput, Translation], object],
+        on_step: Callable[[int, list[int]], object] | None,
+        check: Callable[[], object] | None,
+    ) -> None:
+        """Search for the inputs that have words, and pass on the translation of each as soon as it is found.
+
+        Any hypothesis of a beam may be the one that keeps the placeholders. If none does, a second search with more
+        hypotheses requires them; if that does not help, the best of the first search stays.
+        """
+        config, is_beam = self.config, self.config.ranks_a_beam
+        required = {
+            index: encode_placeholders(self.tokenizers.target, given.source)
+            for index, given in enumerate(inputs)
+            if is_beam and given.has_words and prefers_placeholders(given.source, config)
+        }
+        lost: dict[int, Translation] = {}  # the best of the beams without them
+
+        def on_found(index: int, hypotheses: list[Hypothesis]) -> None:
+            hypotheses = [hypothesis.without(self._tags) for hypothesis in hypotheses]
+            given, translation = inputs[index], self._translation(inputs[index], hypotheses)
+            if required.get(index) and not have_same_placeholders(given.source, translation.text):
+                if index not in lost:
+                    lost[index] = translation
+                    return
+                translation = lost[index]
+            on_piece(given, translation)
+
+        job = SearchJob(inputs, config, on_found, on_step, check)
         whole = config.model_copy(update={"n_best": config.beam_size})
-        for settings, is_wanted in ((config, False), (whole, True)):
-            if indices := [index for index, is_one in enumerate(is_whole) if is_one == is_wanted]:
-                self.engine.search(job.part(indices)._replace(config=settings))
+        ranked = {*range(len(inputs))} if self.reverse else required.keys()  # whose whole beam is of interest
+        for settings, wanted in ((config, {*range(len(inputs))} - ranked), (whole, ranked)):
+            if wanted:
+                self.engine.search(job.part(sorted(wanted))._replace(config=settings))
         if again := sorted(lost):
             wide = _WIDER * config.beam_size
             part = job._replace(config=config.model_copy(update={"beam_size": wide, "n_best": wide})).part(again)
-            strict = [inputs[index]._replace(phrase_ids=[*inputs[index].phrase_ids, *copied[index]]) for index in again]
+            strict = [
+                inputs[index]._replace(phrase_ids=[*inputs[index].phrase_ids, *required[index]]) for index in again
+            ]
             self.engine.search(part._replace(inputs=strict))
-        for index, given in enumerate(inputs):
-            if not given.has_words:  # the engine skips it
-                on_found(index, [])
-        yield from (joined[line] for line in range(len(requests)))
 
     def _inputs(self, requests: Sequence[Request], *, first_number: int) -> list[list[SearchInput]]:
         """The inputs of each line with their constraints: the line, or its pieces if it is split."""
