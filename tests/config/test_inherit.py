@@ -101,7 +101,7 @@ def test_each_key_of_the_model_is_decided_or_free(load: Load, name: str) -> None
     """Dropouts do not change what a weight means, and new weights are not drawn; all else does."""
     base = load().config.model
     kinds = {"norm": "post", "positions": "learned", "activation": "gelu", "tie_embeddings": "none"}
-    kinds |= {"initialization": "xavier"}
+    kinds |= {"initialization": "xavier", "norm_kind": "rms", "head_dim": 5}
     before = getattr(base, name)
     other = kinds.get(name) or (not before if isinstance(before, bool) else before / 2 if before < 1 else before * 2)
     override = f"model.{name}={json.dumps(other)}"

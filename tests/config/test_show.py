@@ -54,9 +54,10 @@ def test_annotated_yaml_says_where_each_value_was_given() -> None:
     ]
     assert "  test: {}                       # run.yaml:4" in lines
     start = lines.index("model:")
-    assert lines[start + 1 : start + 4] == [
+    assert lines[start + 1 : start + 5] == [
         "  d_model: 64                    # base.yaml:2",
         "  num_heads: 4                   # run.yaml:2",
+        "  head_dim: null                 # default",
         "  d_ff: 96                       # command line",
     ]
 

@@ -84,6 +84,7 @@ def test_a_changed_weight_fails_the_check(tmp_path: Path, change: float) -> None
         {"positions": "rotary", "scale_embeddings": False, "norm_epsilon": 0.03, "output_bias": True},
         {"norm": "pre", "positions": "learned", "max_positions": 7, "d_model": 21, "num_heads": 3},
         {"positions": "relative", "tie_embeddings": "none", "vocabulary": "separate", "relative_buckets": 11},
+        {"norm": "pre", "norm_kind": "rms", "bias": False, "activation": "geglu", "head_dim": 6, "positions": "rotary"},
     ],
     ids=str,
 )

@@ -23,6 +23,7 @@ FORMULAS: dict[str, Callable[[float], float]] = {
     "gelu": lambda x: x * 0.5 * (1.0 + math.erf(x / math.sqrt(2.0))),  # x times the normal probability of less than x
     "swish": silu,
     "swiglu": silu,  # of the gate
+    "geglu": lambda x: 0.5 * x * (1.0 + math.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))),
 }
 
 
@@ -74,6 +75,19 @@ def test_add_and_norm_by_hand(norm: str, expected: list[float]) -> None:
         add_and_norm.norm.bias.copy_(torch.tensor([0.5, 0.25]))
     output = add_and_norm(torch.tensor([[[1.0, 3.0]]]), lambda hidden: 10 * hidden)
     torch.testing.assert_close(output, torch.tensor([[expected]]))
+
+
+def test_rms_norm_by_hand() -> None:
+    """The mean square of (1, 7) is 25, and with epsilon 24 it is 49: (1, 7) / 7, times the weight, and no bias."""
+    config = ModelConfig(d_model=2, num_heads=1, norm="pre", dropout=0.0, norm_kind="rms", norm_epsilon=1e-12)
+    add_and_norm = AddAndNorm(config)
+    assert [name for name, _ in add_and_norm.named_parameters()] == ["norm.weight"]
+    with torch.no_grad():
+        add_and_norm.norm.weight.copy_(torch.tensor([2.0, 3.0]))
+    hidden = torch.tensor([[[1.0, 7.0]]])
+    torch.testing.assert_close(add_and_norm(hidden, lambda x: 10 * x), torch.tensor([[[1 + 4.0, 7 + 42.0]]]))
+    add_and_norm.norm.eps = 24.0
+    torch.testing.assert_close(add_and_norm(hidden, lambda x: x), torch.tensor([[[1 + 2 / 7, 7 + 3.0]]]))
 
 
 def test_epsilon_is_added_to_the_variance() -> None:

@@ -69,11 +69,12 @@ def check_padding_changes_nothing(model: Transformer) -> None:
 
 CONFIGS = [(positions, norm, "relu") for positions in KINDS for norm in NORMS]
 CONFIGS += [("rotary", "pre", activation) for activation in ACTIVATIONS] + [("relative", "post", "swiglu")]
+IN_T5 = {"norm_kind": "rms", "bias": False, "head_dim": 8, "tie_embeddings": "inputs"}
 
 
 @pytest.mark.parametrize(("positions", "norm", "activation"), CONFIGS)
 def test_padding_changes_nothing(build: Build, positions: str, norm: str, activation: str) -> None:
-    model = build(positions=positions, norm=norm, activation=activation)
+    model = build(positions=positions, norm=norm, activation=activation, **IN_T5 if activation == "geglu" else {})
     check_padding_changes_nothing(model)
     # Every weight has a part in what was compared.
     model(padded([some_ids(5)]), padded([some_ids(7)])).square().sum().backward()
@@ -184,6 +185,10 @@ def test_all_tied_needs_one_vocabulary() -> None:
         ({"positions": "rotary"}, 13, 1855 + 78),
         ({"positions": "relative", "relative_buckets": 8}, 13, 1855 + 78 + 2 * 8 * 3),
         ({"activation": "swiglu"}, 13, 1855 + 78 + 5 * (6 * 5 + 5)),  # a third matrix in each of five layers
+        ({"tie_embeddings": "inputs"}, 13, 1855 + 2 * 78),
+        ({"norm_kind": "rms"}, 13, 1855 + 78 - 13 * 6),  # 13 norms without a bias
+        ({"bias": False}, 13, 1855 + 78 - 13 * 6 - 8 * 4 * 6 - 5 * (5 + 6)),  # 8 attentions
+        ({"head_dim": 7}, 13, 1855 + 78 + 8 * (4 * 6 * 15 + 3 * 15)),  # heads of 21 instead of 6 dimensions together
     ],
 )
 def test_parameters_counted_by_hand(options: dict[str, Any], source_vocab_size: int, expected: int) -> None:
@@ -301,7 +306,7 @@ def test_embeddings_and_output(tie_embeddings: str) -> None:
         assert (weight * embedder.scale).var().item() == pytest.approx(1.0, rel=0.04)
     xavier = initialized("xavier", tie_embeddings=tie_embeddings)
     uniform = [xavier.encoder.embedder.tokens, xavier.decoder.embedder.tokens, xavier.output]
-    for matrix in uniform + [model.output] * (tie_embeddings == "none"):
+    for matrix in uniform + [model.output] * (tie_embeddings in ("none", "inputs")):
         assert_uniform(matrix.weight, math.sqrt(6 / (NUM_TOKENS + D_MODEL)))
 
 

@@ -15,10 +15,12 @@ from translate.training import footprint
 from translate.training.preparation import make_tokenizers, read_corpora
 
 
-@pytest.mark.parametrize("tying", ["all", "decoder", "none"])
-@pytest.mark.parametrize("activation", ["relu", "swiglu"])
-def test_the_weights_are_counted_without_a_model(tmp_path: Path, tying: str, activation: Any) -> None:
-    vocabulary = "joint" if tying == "all" else "separate"
+@pytest.mark.parametrize("tying", ["all", "decoder", "inputs", "none"])
+@pytest.mark.parametrize(("activation", "head_dim"), [("relu", None), ("swiglu", 97)])
+def test_the_weights_are_counted_without_a_model(
+    tmp_path: Path, tying: str, activation: Any, head_dim: int | None
+) -> None:
+    vocabulary = "joint" if tying in ("all", "inputs") else "separate"
     config = write_digits(tmp_path)(f"tokenizer.vocabulary={vocabulary}", f"model.tie_embeddings={tying}")
     tokenizers = make_tokenizers(config, read_corpora(config))
     sizes = ModelConfig(
@@ -28,6 +30,7 @@ def test_the_weights_are_counted_without_a_model(tmp_path: Path, tying: str, act
         num_decoder_layers=1,
         tie_embeddings=tying,
         activation=activation,
+        head_dim=head_dim,
     )
     source, target = tokenizers.source.vocab_size, tokenizers.target.vocab_size
     model = Transformer(sizes, source_vocab_size=source, target_vocab_size=target, pad_id=0)

@@ -19,6 +19,8 @@ Minutes = Annotated[
     expecting("should be above 0, and at most 1000000; null: never"),
 ]
 BleuTokenizer = Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none"]
+NEWER_MODEL_KEYS = {"head_dim", "norm_kind", "bias"}
+"""Keys of `model` that earlier versions did not have. With their defaults a model is one of those versions."""
 _FREEZE = r"^(embeddings|(encoder|decoder)(\.[0-9]{1,4}(-[0-9]{1,4})?)?)$"
 
 
@@ -74,7 +76,9 @@ class ModelConfig(Section):
     d_model: Annotated[int, Field(ge=2, le=65536)] = 512
     """Width of the residual stream."""
     num_heads: Annotated[int, Field(ge=1, le=1000)] = 8
-    """Number of attention heads; it must divide d_model."""
+    """Number of attention heads; without head_dim it must divide d_model."""
+    head_dim: Annotated[int, Field(ge=1, le=65536)] | None = None
+    """Width of each head, such as T5's 64, whatever d_model is; null: d_model / num_heads."""
     d_ff: Annotated[int, Field(ge=1, le=1_000_000)] = 2048
     """Inner width of the feed-forward layer."""
     num_encoder_layers: Annotated[int, Field(ge=1, le=1000)] = 6
@@ -89,8 +93,13 @@ class ModelConfig(Section):
     """Dropout inside the feed-forward layer, after the activation."""
     norm: Literal["post", "pre"] = "post"
     """Layer normalisation after each residual sum (the paper) or before each sub-layer (Xiong et al. 2020)."""
+    norm_kind: Literal["layer", "rms"] = "layer"
+    """Layer normalisation (Ba et al. 2016), or RMSNorm (Zhang and Sennrich 2019), which subtracts no mean and has no
+    bias, as in T5."""
     norm_epsilon: Annotated[float, Field(ge=1e-30, le=0.1)] = 1e-5
-    """Added to the variance in layer normalisation."""
+    """Added to the variance in layer normalisation, or to the mean square in RMSNorm."""
+    bias: bool = True
+    """Biases in attention, feed-forward layers and layer normalisation. T5 has none."""
     positions: Literal["sinusoidal", "fairseq", "learned", "rotary", "relative"] = "sinusoidal"
     """Sinusoids, fairseq's sinusoids (as in M2M100 and NLLB-200), a learned table, rotary embeddings (Su et al. 2021)
     or T5's relative bias (Raffel et al. 2020)."""
@@ -100,11 +109,12 @@ class ModelConfig(Section):
     """Number of distance buckets in the relative bias."""
     relative_max_distance: Annotated[int, Field(ge=2, le=1_000_000)] = 128
     """Distances of this many tokens or more share the last bucket of the relative bias."""
-    activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
-    """Activation of the feed-forward layer; swish (Ramachandran et al. 2017) is Marian's, and swiglu (Shazeer 2020) has
-    a third matrix."""
-    tie_embeddings: Literal["none", "decoder", "all"] = "all"
-    """decoder ties the output layer to the target embedding; all ties the source embedding too (joint vocabulary)."""
+    activation: Literal["relu", "gelu", "swish", "swiglu", "geglu"] = "relu"
+    """Activation of the feed-forward layer; swish (Ramachandran et al. 2017) is Marian's. swiglu and geglu (Shazeer
+    2020) have a third matrix; geglu is T5 1.1's, with the tanh approximation of GELU."""
+    tie_embeddings: Literal["none", "decoder", "inputs", "all"] = "all"
+    """decoder ties the output layer to the target embedding; inputs ties the source embedding to it instead, as in T5
+    1.1; all ties all three. Tying the source embedding needs a joint vocabulary."""
     scale_embeddings: bool = True
     """Multiply embeddings by sqrt(d_model), as in the paper."""
     output_bias: bool = False
@@ -115,7 +125,17 @@ class ModelConfig(Section):
     @property
     def is_gated(self) -> bool:
         """Whether the feed-forward layer has a gate: a third matrix, whose products the activation is applied to."""
-        return self.activation == "swiglu"
+        return self.activation in ("swiglu", "geglu")
+
+    @property
+    def attention_dim(self) -> int:
+        """The width of all heads of attention together."""
+        return self.num_heads * self.head_dim if self.head_dim else self.d_model
+
+    @property
+    def has_one_embedding(self) -> bool:
+        """Whether source and target have the same embeddings."""
+        return self.tie_embeddings in ("inputs", "all")
 
     @property
     def brief(self) -> str:
@@ -124,13 +144,14 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _check_shapes(self) -> Self:
-        head_dim, remainder = divmod(self.d_model, self.num_heads)
+        head_dim, remainder = divmod(self.attention_dim, self.num_heads)
         if remainder:
             raise ValueError(f"model.num_heads = {self.num_heads} must divide model.d_model = {self.d_model}")
         if self.positions in ("sinusoidal", "fairseq") and self.d_model % 2:
             raise ValueError(f"model.d_model = {self.d_model} must be even for sinusoidal positions")
         if self.positions == "rotary" and head_dim % 2:
-            raise ValueError(f"model.d_model / model.num_heads = {head_dim} must be even for rotary positions")
+            key = "model.head_dim" if self.head_dim else "model.d_model / model.num_heads"
+            raise ValueError(f"{key} = {head_dim} must be even for rotary positions")
         if self.positions == "relative" and self.relative_max_distance <= self.relative_buckets // 2:
             distance = self.relative_max_distance
             raise ValueError(f"model.relative_max_distance = {distance} must exceed half of model.relative_buckets")
@@ -362,8 +383,9 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_sections_agree(self) -> Self:
-        if self.model.tie_embeddings == "all" and self.tokenizer.vocabulary == "separate":
-            raise ValueError("model.tie_embeddings = 'all' needs tokenizer.vocabulary = 'joint'")
+        if self.model.has_one_embedding and self.tokenizer.vocabulary == "separate":
+            tying = self.model.tie_embeddings
+            raise ValueError(f"model.tie_embeddings = {tying!r} needs tokenizer.vocabulary = 'joint'")
         for name in ("add_characters", "add_languages"):
             if getattr(self.tokenizer, name) and self.training.initialize_from is None:
                 raise ValueError(f"tokenizer.{name} extends a vocabulary: name its run as training.initialize_from")

@@ -17,6 +17,7 @@ NAMES: dict[Format, str] = {
 TABLE_POSITIONS: dict[Format, int] = {"marian_mt": 1024, "m2m_100": 1024, "ctranslate2": 4096, "onnx": 4096}
 """Rows of a format's tables of positions; the others compute positions."""
 _NORM_EPSILON = 1e-5  # hard-coded in transformers, not a setting
+_HEAD_DIM: tuple[Format, ...] = ("ctranslate2", "onnx")  # formats whose heads may have any width
 Settings = dict[str, Any] | None
 """A format's settings for a choice, by the format's own names; None: the format cannot express the choice."""
 
@@ -34,7 +35,7 @@ class Counterparts(NamedTuple):
 
 # Choices in the other programs: `transformers.activations.ACT2FN`, `ctranslate2.specs.common_spec.Activation`, and the
 # options `--transformer-…` of `marian --help`.
-COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
+COUNTERPARTS: dict[str, dict[Any, Counterparts]] = {
     "activation": {
         **{
             key: Counterparts(
@@ -46,6 +47,7 @@ COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
             for key in ("relu", "gelu", "swish")
         },
         "swiglu": Counterparts(None, None, {"activation": "SWISH", "ffn_glu": True}),
+        "geglu": Counterparts(None, None, {"activation": "GELUTanh", "ffn_glu": True}, modeling=None),
     },
     "norm": {
         "post": Counterparts(
@@ -54,6 +56,14 @@ COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
             {"pre_norm": False},
         ),
         "pre": Counterparts(None, None, {"pre_norm": True}, m2m_100={}),
+    },
+    "norm_kind": {
+        "layer": Counterparts({}, {}, {}, m2m_100={}),
+        "rms": Counterparts(None, None, {"rms_norm": True}, modeling=None),
+    },
+    "bias": {
+        True: Counterparts({}, {}, {}, m2m_100={}),
+        False: Counterparts(None, None, {}, modeling=None),
     },
     "positions": {
         "sinusoidal": Counterparts(
@@ -66,14 +76,17 @@ COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
     },
     "tie_embeddings": {
         # Marian's files and CTranslate2's show tying by the weights alone.
-        key: Counterparts(
-            {"share_encoder_decoder_embeddings": key == "all", "tie_word_embeddings": key != "none"},
-            {},
-            {},
-            modeling={"tie_word_embeddings": key != "none"},
-            m2m_100={"tie_word_embeddings": True} if key == "all" else None,
-        )
-        for key in ("none", "decoder", "all")
+        **{
+            key: Counterparts(
+                {"share_encoder_decoder_embeddings": key == "all", "tie_word_embeddings": key != "none"},
+                {},
+                {},
+                modeling={"tie_word_embeddings": key != "none"},
+                m2m_100={"tie_word_embeddings": True} if key == "all" else None,
+            )
+            for key in ("none", "decoder", "all")
+        },
+        "inputs": Counterparts(None, None, {}, modeling=None),
     },
 }
 
@@ -87,6 +100,8 @@ def find_lacking(config: ModelConfig, to: Format) -> list[str]:
             lacking.append(f"model.{key} = {choice!r} (it has {' or '.join(map(repr, known))})")
     if to in ("marian_mt", "m2m_100") and config.norm_epsilon != _NORM_EPSILON:
         lacking.append(f"model.norm_epsilon = {config.norm_epsilon!r} (it has {_NORM_EPSILON!r})")
+    if to not in _HEAD_DIM and config.attention_dim != config.d_model:
+        lacking.append(f"model.head_dim = {config.head_dim!r} (it has d_model / num_heads)")
     return lacking
 
 

@@ -13,7 +13,7 @@ import torch
 from translate.atomic import write_text
 from translate.config.data import Direction
 from translate.config.languages import UNKNOWN, Languages
-from translate.config.schema import Config, ModelConfig
+from translate.config.schema import NEWER_MODEL_KEYS, Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import TABLE_POSITIONS, Format, find_lacking, position_limit, to_settings
@@ -116,7 +116,7 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         shutil.copyfile(file, directory / file.name)
         classes = {"AutoConfig": "TranslateConfig", "AutoModelForSeq2SeqLM": "TranslateForConditionalGeneration"}
         settings = {
-            **model.config.model_dump(exclude={"initialization"}),
+            **model.config.model_dump(exclude={"initialization", *NEWER_MODEL_KEYS}),
             **settings,
             "source_vocab_size": model.encoder.embedder.tokens.num_embeddings,
             "vocab_size": model.output.out_features,

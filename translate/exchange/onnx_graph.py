@@ -32,11 +32,17 @@ def _swiglu(graph: "Graph", inner: str) -> str:
     return graph.op("Mul", _swish(graph, gate), inner)
 
 
+def _geglu(graph: "Graph", inner: str) -> str:
+    gate, inner = graph.split(inner, 2)
+    return graph.op("Mul", graph.op("Gelu", gate, approximate="tanh"), inner)
+
+
 ACTIVATIONS: dict[str, Callable[["Graph", str], str]] = {
     "relu": lambda graph, inner: graph.op("Relu", inner),
     "gelu": lambda graph, inner: graph.op("Gelu", inner),
     "swish": _swish,
     "swiglu": _swiglu,
+    "geglu": _geglu,
 }
 """Adds the nodes of each `model.activation`."""
 LARGEST_FILE = 2_000_000_000
@@ -158,9 +164,13 @@ class Graph:
         return result if bias is None else self.op("Add", result, self.weight(f"{self._names[bias]}{part}", bias[rows]))
 
     def norm(self, module: nn.Module, hidden: str) -> str:
+        weights = [self.weight(self._names[tensor], tensor) for tensor in module.parameters()]
+        if isinstance(module, nn.RMSNorm):
+            mean_square = self.op("ReduceMean", self.op("Mul", hidden, hidden), self.ints(-1))
+            root = self.op("Sqrt", self.op("Add", mean_square, self.number(module.eps or 0.0)))
+            return self.op("Mul", self.op("Div", hidden, root), *weights)
         if not isinstance(module, nn.LayerNorm):
             return hidden
-        weights = (self.weight(self._names[tensor], tensor) for tensor in module.parameters())
         return self.op("LayerNormalization", hidden, *weights, epsilon=module.eps)
 
     def residual(self, module: AddAndNorm, hidden: str, sublayer: Callable[[str], str]) -> str:
@@ -201,12 +211,12 @@ class Graph:
 
         Rotary embeddings turn pairs of dimensions; here a pair has one dimension in each half of the head.
         """
-        rows = torch.arange(3 * module.d_model).view(3, module.num_heads, -1)
+        rows = torch.arange(3 * module.width).view(3, module.num_heads, -1)
         if rotary:
             rows[:2] = rows[:2].unflatten(-1, (-1, 2)).mT.flatten(2)
         rows = rows[["qkv".index(part) for part in parts]].flatten()
         projected = self.linear(module.input_projection, hidden, rows=rows, part=f".{parts}")
-        shape = self.ints(0, 0, module.num_heads, module.d_model // module.num_heads)  # 0 leaves an axis as it is
+        shape = self.ints(0, 0, module.num_heads, module.width // module.num_heads)  # 0 leaves an axis as it is
         split = self.split(projected, len(parts)) if len(parts) > 1 else [projected]
         heads = [self.op("Transpose", self.op("Reshape", part, shape), perm=[0, 2, 1, 3]) for part in split]
         for number in range(2 if rotary else 0):
@@ -236,10 +246,10 @@ class Graph:
             new = [self.op("Concat", cache[name], part, axis=2) for name, part in zip(names, new, strict=True)]
             cache |= zip(names, new, strict=True)
         key, value = new
-        query = self.op("Mul", query, self.number((module.d_model / module.num_heads) ** -0.5))
+        query = self.op("Mul", query, self.number((module.width / module.num_heads) ** -0.5))
         scores = self.op("MatMul", query, self.op("Transpose", key, perm=[0, 1, 3, 2]))
         output = self.op("MatMul", self.op("Softmax", self.op("Add", scores, mask), axis=-1), value)
-        joined = self.op("Reshape", self.op("Transpose", output, perm=[0, 2, 1, 3]), self.ints(0, 0, module.d_model))
+        joined = self.op("Reshape", self.op("Transpose", output, perm=[0, 2, 1, 3]), self.ints(0, 0, module.width))
         return self.linear(module.output_projection, joined)
 
     def _every_position(self, module: Positions) -> Tensor:
@@ -267,7 +277,7 @@ def build_decoder(graph: Graph) -> Graph:
     attention_mask = graph.input("encoder_attention_mask", batch, source)
     ids = graph.input("input_ids", batch, target)
     memory = graph.input("encoder_hidden_states", batch, source, config.d_model, kind="FLOAT")
-    heads, head_dim = config.num_heads, config.d_model // config.num_heads
+    heads, head_dim = config.num_heads, config.attention_dim // config.num_heads
     caches = [
         {
             part: graph.input(f"past_key_values.{number}.{part}", batch, heads, f"past_{part}", head_dim, kind="FLOAT")

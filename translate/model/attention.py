@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, and multi-head attention with one fused projection; head_dim is d_model / heads."""
+"""Scaled dot-product attention, and multi-head attention with one fused projection."""
 
 import math
 import threading
@@ -82,20 +82,26 @@ class MultiHeadAttention(nn.Module):
     One matrix holds the three input projections, so self-attention needs a single product. The module
     `weights_dropout` is called with the attention weights: a forward hook on it sees exactly what the model used.
 
+    Args:
+        head_dim: The width of each head; None: d_model / num_heads.
+        bias: Whether the projections have biases.
+
     Raises:
-        ValueError: `num_heads` does not divide `d_model`.
+        ValueError: There is no `head_dim`, and `num_heads` does not divide `d_model`.
 
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.2.2.
     """
 
-    def __init__(self, *, d_model: int, num_heads: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, *, d_model: int, num_heads: int, head_dim: int | None = None, bias: bool = True, dropout: float = 0.0
+    ) -> None:
         super().__init__()
-        if d_model % num_heads:
+        if head_dim is None and d_model % num_heads:
             raise ValueError(f"num_heads = {num_heads} must divide d_model = {d_model}")
-        self.d_model = d_model
         self.num_heads = num_heads
-        self.input_projection = Projection(d_model, 3 * d_model)  # rows: query, key, value
-        self.output_projection = Projection(d_model, d_model)
+        self.width = num_heads * (head_dim or d_model // num_heads)  # of all heads
+        self.input_projection = Projection(d_model, 3 * self.width, bias=bias)  # rows: query, key, value
+        self.output_projection = Projection(self.width, d_model, bias=bias)
         self.weights_dropout = Dropout(dropout)
 
     def project_query_key_value(
@@ -114,11 +120,11 @@ class MultiHeadAttention(nn.Module):
         self, hidden: Float[Tensor, "batch query d_model"]
     ) -> Float[Tensor, "batch heads query head_dim"]:
         """Queries of cross-attention."""
-        return self._split_query(self.input_projection.rows(hidden, slice(0, self.d_model)))
+        return self._split_query(self.input_projection.rows(hidden, slice(0, self.width)))
 
     def project_key_value(self, memory: Float[Tensor, "batch key d_model"]) -> KeyValue:
         """Keys and values of cross-attention: the encoder's output, projected once per sentence when decoding."""
-        return self._split_key_value(self.input_projection.rows(memory, slice(self.d_model, None)))
+        return self._split_key_value(self.input_projection.rows(memory, slice(self.width, None)))
 
     def _split_query(self, projected: Tensor) -> Tensor:
         return projected.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
@@ -187,7 +193,7 @@ class MultiHeadAttention(nn.Module):
         if memory is None:
             query, key_value = self.project_query_key_value(hidden, rotary=rotary)
         else:
-            sizes = self.d_model, 2 * self.d_model
+            sizes = self.width, 2 * self.width
             for_query, for_key_value = self.input_projection.split(hidden, memory, sizes=sizes)
             query, key_value = self._split_query(for_query), self._split_key_value(for_key_value)
         return self.attend(query, key_value, visible=visible, bias=bias)

@@ -17,18 +17,20 @@ from translate.model.varlen import VarlenMask
 class FeedForward(nn.Module):
     """Two linear layers with a non-linearity between them, applied to each position separately.
 
-    swiglu has a third matrix: silu(x · gate) · (x · inner); its two inner products are computed as one.
+    swiglu has a third matrix: silu(x · gate) · (x · inner); its two inner products are computed as one. geglu has GELU
+    instead, by the approximation with tanh that T5 1.1 was trained with.
 
     Source: Vaswani et al. 2017, equation 2; GELU: https://arxiv.org/abs/1606.08415; swish, also called SiLU:
     Ramachandran et al. 2017, https://arxiv.org/abs/1710.05941; SwiGLU: Shazeer 2020, https://arxiv.org/abs/2002.05202,
-    equation 6 (here with biases).
+    equation 6 (here with biases, unless the config has none).
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.activation, self.is_gated = config.activation, config.is_gated
-        self.inner = Projection(config.d_model, config.d_ff * (2 if config.is_gated else 1))  # rows: (gate,) inner
-        self.outer = Projection(config.d_ff, config.d_model)
+        width = config.d_ff * (2 if config.is_gated else 1)
+        self.inner = Projection(config.d_model, width, bias=config.bias)  # rows: (gate,) inner
+        self.outer = Projection(config.d_ff, config.d_model, bias=config.bias)
         self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, hidden: Float[Tensor, "batch position d_model"]) -> Float[Tensor, "batch position d_model"]:
@@ -43,13 +45,27 @@ class FeedForward(nn.Module):
             case "swiglu":
                 gate, inner = inner.chunk(2, dim=-1)
                 active = F.silu(gate) * inner
+            case "geglu":
+                gate, inner = inner.chunk(2, dim=-1)
+                active = F.gelu(gate, approximate="tanh") * inner
             case _:
                 assert_never(self.activation)
         return self.outer(self.dropout(active))
 
 
+def build_norm(config: ModelConfig) -> nn.LayerNorm | nn.RMSNorm:
+    """Layer normalisation, or RMSNorm (Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467)."""
+    match config.norm_kind:
+        case "layer":
+            return nn.LayerNorm(config.d_model, eps=config.norm_epsilon, bias=config.bias)
+        case "rms":
+            return nn.RMSNorm(config.d_model, eps=config.norm_epsilon)
+        case _:
+            assert_never(config.norm_kind)
+
+
 class AddAndNorm(nn.Module):
-    """A residual connection around a sub-layer, with layer normalisation after the sum (post) or before it all (pre).
+    """A residual connection around a sub-layer, with normalisation after the sum (post) or before it all (pre).
 
     Source: Vaswani et al. 2017, section 3.1 (post); Xiong et al. 2020, https://arxiv.org/abs/2002.04745 (pre).
     """
@@ -57,7 +73,7 @@ class AddAndNorm(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.placement = config.norm
-        self.norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon)
+        self.norm = build_norm(config)
         self.dropout = Dropout(config.dropout)
 
     def forward(
@@ -158,4 +174,10 @@ class DecoderLayer(nn.Module):
 
 
 def _build_attention(config: ModelConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(d_model=config.d_model, num_heads=config.num_heads, dropout=config.attention_dropout)
+    return MultiHeadAttention(
+        d_model=config.d_model,
+        num_heads=config.num_heads,
+        head_dim=config.head_dim,
+        bias=config.bias,
+        dropout=config.attention_dropout,
+    )

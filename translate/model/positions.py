@@ -209,7 +209,7 @@ def build_positions(config: ModelConfig, *, directions: Literal["both", "past"])
         case "learned":
             return LearnedPositions(d_model=config.d_model, max_positions=config.max_positions)
         case "rotary":
-            return RotaryPositions(head_dim=config.d_model // config.num_heads)
+            return RotaryPositions(head_dim=config.attention_dim // config.num_heads)
         case "relative":
             return RelativePositions(
                 num_heads=config.num_heads,

@@ -15,7 +15,7 @@ from translate.config.schema import ModelConfig
 from translate.model.attention import MultiHeadAttention, Projection
 from translate.model.dropout import Dropout
 from translate.model.kv_cache import DecoderCache, LayerCache
-from translate.model.layers import DecoderLayer, EncoderLayer, FeedForward
+from translate.model.layers import DecoderLayer, EncoderLayer, FeedForward, build_norm
 from translate.model.masks import memory_visible, source_visible, target_visible
 from translate.model.positions import Positions, build_positions
 from translate.model.varlen import PackedSequences, VarlenMask
@@ -70,7 +70,7 @@ class Embedder(nn.Module):
 
 def build_final_norm(config: ModelConfig) -> nn.Module:
     """Normalise the stack's output with pre-norm, which leaves the residual sum itself unnormalised."""
-    return nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if config.norm == "pre" else nn.Identity()
+    return build_norm(config) if config.norm == "pre" else nn.Identity()
 
 
 class Encoder(nn.Module):
@@ -175,7 +175,7 @@ class Transformer(nn.Module):
         pad_id: Positions with this id are padding, on either side.
 
     Raises:
-        ValueError: All embeddings tied and vocabularies of different sizes.
+        ValueError: The embeddings of both sides are tied, and their vocabularies have different sizes.
 
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3; tying: Press and Wolf 2017,
     https://arxiv.org/abs/1608.05859.
@@ -183,19 +183,18 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig, *, source_vocab_size: int, target_vocab_size: int, pad_id: int) -> None:
         super().__init__()
-        is_all_tied = config.tie_embeddings == "all"
-        if is_all_tied and source_vocab_size != target_vocab_size:
+        if config.has_one_embedding and source_vocab_size != target_vocab_size:
             raise ValueError(
-                "model.tie_embeddings = 'all' needs one vocabulary for both languages, but the source has"
-                f" {source_vocab_size} and the target {target_vocab_size} entries"
+                f"model.tie_embeddings = {config.tie_embeddings!r} needs one vocabulary for both languages, but the"
+                f" source has {source_vocab_size} and the target {target_vocab_size} entries"
             )
         target_tokens = nn.Embedding(target_vocab_size, config.d_model)
-        source_tokens = target_tokens if is_all_tied else nn.Embedding(source_vocab_size, config.d_model)
+        source_tokens = target_tokens if config.has_one_embedding else nn.Embedding(source_vocab_size, config.d_model)
         self.encoder = Encoder(config, tokens=source_tokens, pad_id=pad_id)
         self.decoder = Decoder(config, tokens=target_tokens, pad_id=pad_id)
         self.output = Projection(config.d_model, target_vocab_size, bias=config.output_bias)
         initialize(self, config.initialization)
-        if config.tie_embeddings != "none":
+        if config.tie_embeddings in ("decoder", "all"):
             self.output.weight = target_tokens.weight
         self.config = config
 
@@ -264,7 +263,7 @@ def fused_projections(module: nn.Module) -> dict[Tensor, int]:
 def product_weights(module: nn.Module) -> list[nn.Parameter]:
     """The weights of the stacks' layers that only matrix products use: all but those of the norms."""
     layers = (layer for layer in module.modules() if isinstance(layer, EncoderLayer | DecoderLayer))
-    parts = (part for layer in layers for part in layer.modules() if not isinstance(part, nn.LayerNorm))
+    parts = (part for layer in layers for part in layer.modules() if not isinstance(part, nn.LayerNorm | nn.RMSNorm))
     return [weight for part in parts for weight in part.parameters(recurse=False)]
 
 

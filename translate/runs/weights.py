@@ -53,10 +53,10 @@ def read_weights(run: RunDirectory, checkpoint: Checkpoint) -> SavedWeights:
 def count_weights(sizes: ModelConfig, tokenizers: Tokenizers) -> int:
     """The number of weights in the matrices of a model, which is nearly all of them, without building it."""
     inner = (3 if sizes.is_gated else 2) * sizes.d_ff
-    rows = sizes.num_encoder_layers * (4 * sizes.d_model + inner)
-    rows += sizes.num_decoder_layers * (8 * sizes.d_model + inner)  # with cross-attention
-    rows += tokenizers.target.vocab_size * (2 if sizes.tie_embeddings == "none" else 1)
-    rows += 0 if sizes.tie_embeddings == "all" else tokenizers.source.vocab_size
+    rows = sizes.num_encoder_layers * (4 * sizes.attention_dim + inner)
+    rows += sizes.num_decoder_layers * (8 * sizes.attention_dim + inner)  # with cross-attention
+    rows += tokenizers.target.vocab_size * (1 if sizes.tie_embeddings in ("decoder", "all") else 2)
+    rows += 0 if sizes.has_one_embedding else tokenizers.source.vocab_size
     return rows * sizes.d_model
 
 

@@ -34,8 +34,9 @@ def check_training_fits(
     # Inputs of norms and products, in the decoder also of cross-attention, whose keys and values belong to the source.
     # Frozen layers may keep nothing.
     inner = (3 if sizes.is_gated else 2) * sizes.d_ff
-    in_encoder = source_tokens * (8 * sizes.d_model + inner)
-    in_decoder = target_tokens * (12 * sizes.d_model + inner) + source_tokens * 2 * sizes.d_model
+    width, heads = sizes.d_model, sizes.attention_dim
+    in_encoder = source_tokens * (4 * width + 4 * heads + inner)
+    in_decoder = target_tokens * (6 * width + 6 * heads + inner) + source_tokens * 2 * heads
     kept = {"encoder": sizes.num_encoder_layers * in_encoder, "decoder": sizes.num_decoder_layers * in_decoder}
     values = sum(number for stack, number in kept.items() if stack not in " ".join(settings.freeze))
     if settings.lora_rank or settings.compile:  # frozen products keep no inputs; compiled layers compute some again

@@ -249,7 +249,7 @@ def choose_batch_layout(
     is_supported = model.attention_dropout == 0.0 and model.positions != "relative"
     reason: str | None = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"
     if is_asynchronous(device) and precision.name != "fp32" and is_supported:
-        head_dim = model.d_model // model.num_heads
+        head_dim = model.attention_dim // model.num_heads
         reason = why_no_flash_attention(device, dtype=precision.dtype, num_heads=model.num_heads, head_dim=head_dim)
     if reason is None:
         return "flash", "\nBatches are packed without padding; flash attention keeps the sentences apart"

@@ -33,6 +33,8 @@ ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2`
         {"norm": "pre", "activation": "swiglu", "scale_embeddings": False, "norm_epsilon": 0.03},
         {"tie_embeddings": "decoder", "vocabulary": "separate", "output_bias": True},
         {"tie_embeddings": "none", "vocabulary": "separate"},
+        {"norm": "pre", "norm_kind": "rms", "bias": False, "activation": "geglu", "head_dim": 7},
+        {"bias": False, "head_dim": 6, "positions": "rotary", "tie_embeddings": "inputs"},
         {"d_model": 21, "num_heads": 3, "norm": "pre", "positions": "learned", "max_positions": 79},
     ],
     ids=str,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from translate.atomic import atomic_folder
+from translate.config.schema import NEWER_MODEL_KEYS
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
 from translate.decoding.agreement import Probes, check_agreement, probe
 from translate.decoding.counterparts import TABLE_POSITIONS, position_limit, to_settings
@@ -41,7 +42,9 @@ def find_conversion(loaded: LoadedModel, *, checkpoint: Checkpoint) -> Path:
     Raises:
         RunError: The folder is a link that leaves the run.
     """
-    model_config, tokenizers = loaded.config.model.model_dump(mode="json"), loaded.tokenizers[:2]
+    sizes, tokenizers = loaded.config.model, loaded.tokenizers[:2]
+    model_config = sizes.model_dump(mode="json", exclude=NEWER_MODEL_KEYS)
+    model_config |= sizes.model_dump(include=NEWER_MODEL_KEYS, exclude_defaults=True)  # so conversions are not repeated
     settings = [CONVERSION, TABLE_POSITIONS["ctranslate2"], model_config, loaded.sha256]
     content = fingerprint(settings, *(tokenizer.model_bytes for tokenizer in tokenizers))
     folder = loaded.run.files.export / f"ctranslate2-{checkpoint}-{content[:16]}"
@@ -138,6 +141,7 @@ def _build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
     config = model.config
     options = to_settings(config, "ctranslate2")
     options["activation"] = specs.common_spec.Activation[options["activation"]]
+    options["head_dim"] = config.head_dim
     encoder = specs.transformer_spec.TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **options)
     decoder = specs.transformer_spec.TransformerDecoderSpec(config.num_decoder_layers, config.num_heads, **options)
     spec = specs.TransformerSpec(encoder, decoder)
@@ -159,7 +163,6 @@ def _build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
 
 def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None:
     embedder, positions = stack.embedder, stack.embedder.positions
-    d_model = embedder.tokens.embedding_dim
     embeddings.weight = _array(embedder.tokens.weight)
     spec.scale_embeddings = embedder.scale
     if isinstance(positions, SinusoidalPositions):
@@ -167,7 +170,7 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None
         spec.position_encodings.encodings = _array(positions.table[: TABLE_POSITIONS["ctranslate2"]])
     elif isinstance(positions, LearnedPositions):
         spec.position_encodings.encodings = _array(positions.table)
-    if isinstance(stack.final_norm, nn.LayerNorm):
+    if isinstance(stack.final_norm, nn.LayerNorm | nn.RMSNorm):
         _fill(spec.layer_norm, stack.final_norm)
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
         assert isinstance(layer, EncoderLayer | DecoderLayer)
@@ -178,9 +181,10 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None
             layer_spec.self_attention.relative_attention_bias = _array(positions.table)
             layer_spec.self_attention.relative_attention_max_distance = np.int32(positions.max_distance)
         if isinstance(layer, DecoderLayer):  # CTranslate2 has a separate layer for the query
+            width = layer.cross_attention.width
             _fill(layer_spec.attention.layer_norm, layer.cross_attention_add_and_norm.norm)
-            _fill(layer_spec.attention.linear[0], layer.cross_attention.input_projection, slice(d_model))
-            _fill(layer_spec.attention.linear[1], layer.cross_attention.input_projection, slice(d_model, None))
+            _fill(layer_spec.attention.linear[0], layer.cross_attention.input_projection, slice(width))
+            _fill(layer_spec.attention.linear[1], layer.cross_attention.input_projection, slice(width, None))
             _fill(layer_spec.attention.linear[2], layer.cross_attention.output_projection)
         inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
         _fill(layer_spec.ffn.layer_norm, layer.feed_forward_add_and_norm.norm)
@@ -192,10 +196,14 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None
         _fill(layer_spec.ffn.linear_1, outer)
 
 
-def _fill(spec: Any, module: nn.Linear | nn.LayerNorm, rows: slice = slice(None)) -> None:
-    weight, bias = ("gamma", "beta") if isinstance(module, nn.LayerNorm) else ("weight", "bias")
+def _fill(spec: Any, module: nn.Linear | nn.LayerNorm | nn.RMSNorm, rows: slice = slice(None)) -> None:
+    weight, bias = ("weight", "bias") if isinstance(module, nn.Linear) else ("gamma", "beta")
     setattr(spec, weight, _array(module.weight[rows]))
-    setattr(spec, bias, _array(module.bias[rows]))
+    stored: Tensor | None = getattr(module, "bias", None)  # RMSNorm never has one
+    if stored is not None:
+        setattr(spec, bias, _array(stored[rows]))
+    elif isinstance(module, nn.LayerNorm):  # CTranslate2 requires one
+        spec.beta = np.zeros_like(spec.gamma)
 
 
 def _array(tensor: Tensor) -> NDArray[np.float32]:
