@@ -13,12 +13,14 @@ from translate.decoding.counterparts import COUNTERPARTS, Format, to_settings
 from translate.decoding.engines.ctranslate2_conversion import write_ctranslate2
 from translate.errors import InputError
 from translate.exchange.huggingface import write_huggingface
+from translate.exchange.language_tokenizers import FAIRSEQ_FORMATS
 from translate.exchange.onnx import write_onnx
 
 EXPORTS: dict[Format, str] = {
     "ctranslate2": "ctranslate2",
     "marian_mt": "transformers",
     "m2m_100": "transformers",
+    "mbart": "transformers",
     "modeling": "transformers",
     "onnx": "onnxruntime",
 }
@@ -44,8 +46,9 @@ def test_every_choice_is_exported_or_refused(tmp_path: Path, key: str, value: ob
     pytest.importorskip(EXPORTS[to], reason="an extra is not installed")
     # A modelling file is written where MarianMT lacks something, such as another epsilon.
     shape = {"norm_epsilon": 0.03} if to == "modeling" else {}
-    if to == "m2m_100":
-        shape = {"norm": "pre", "positions": "fairseq"}
+    if to in FAIRSEQ_FORMATS:
+        is_mbart = to == "mbart"
+        shape = {"norm": "pre", "positions": "learned" if is_mbart else "fairseq", "embedding_norm": is_mbart}
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 2, "max_positions": 79}
     model, tokenizers = model_to_export(**layers | shape | {key: value}, noise=0.2)
     is_lacking = to not in ("ctranslate2", "onnx")
@@ -56,7 +59,7 @@ def test_every_choice_is_exported_or_refused(tmp_path: Path, key: str, value: ob
             to_settings(model.config, to)
         return
     languages = {"source_language": "und", "target_language": "und", "languages": ("de", "en"), "language_tags": "both"}
-    data = DataConfig.model_validate(languages if to == "m2m_100" else {})
+    data = DataConfig.model_validate(languages if to in FAIRSEQ_FORMATS else {})
     config = Config.model_construct(model=model.config, data=data)
     if to == "ctranslate2":
         write_ctranslate2(model, tokenizers, tmp_path)  # checks what it wrote, as the others do
@@ -65,4 +68,5 @@ def test_every_choice_is_exported_or_refused(tmp_path: Path, key: str, value: ob
     else:
         write_huggingface(model, tokenizers, config, tmp_path)
         assert (tmp_path / "modeling_translate.py").exists() == (to == "modeling")
-        assert (json.loads((tmp_path / "config.json").read_text())["model_type"] == "m2m_100") == (to == "m2m_100")
+        types = {"modeling": "translate", "marian_mt": "marian"}
+        assert json.loads((tmp_path / "config.json").read_text())["model_type"] == types.get(to, to)

@@ -1,4 +1,4 @@
-"""M2M100 and NLLB-200 folders: numbers and tokens are those of transformers, there and back, whole and pruned."""
+"""M2M100, NLLB-200 and mBART-50 folders: numbers and tokens are those of transformers, there and back, and pruned."""
 
 import json
 import logging
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import import_, in_order, make_m2m100, make_two_ways, write_lines
+from harness import import_, in_order, make_m2m100, make_two_ways, teach_mbart, write_lines
 from trainings import run_training
 
 from translate.config.languages import Languages
@@ -30,7 +30,11 @@ pytestmark = [
     pytest.mark.usefixtures("no_shape_checks"),
 ]
 
-CODES = {"m2m100": ("de", "en", "fr"), "nllb": ("deu_Latn", "eng_Latn", "fra_Latn")}
+CODES = {
+    "m2m100": ("de", "en", "fr"),
+    "nllb": ("deu_Latn", "eng_Latn", "fra_Latn"),
+    "mbart": ("de_DE", "en_XX", "fr_XX"),
+}
 
 
 def assert_same_run(one: ImportedModel, other: ImportedModel | LoadedModel) -> None:
@@ -48,6 +52,8 @@ def assert_same_run(one: ImportedModel, other: ImportedModel | LoadedModel) -> N
 def imported(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> tuple[str, Path, Path]:
     path = tmp_path_factory.mktemp(request.param)
     folder, run = make_m2m100(path / "folder", request.param, max_length=12), path / "run"
+    if request.param == "mbart":
+        teach_mbart(folder, num_steps=60)
     import_(folder, run)
     return request.param, folder, run
 
@@ -56,7 +62,7 @@ def generate(folder: Path, texts: list[str], *, source: str, target: str, **opti
     """The rows that transformers generates, between the tag and the end, without other tags."""
     tokenizer = load_tokenizer(folder)
     tokenizer.src_lang = source
-    model = transformers.M2M100ForConditionalGeneration.from_pretrained(folder)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
     tag = (
         tokenizer.get_lang_id(target) if hasattr(tokenizer, "get_lang_id") else tokenizer.convert_tokens_to_ids(target)
     )
@@ -87,7 +93,8 @@ def test_greedy_search_is_the_same_in_three_directions(imported: tuple[str, Path
     with pytest.raises(InputError, match="to"):
         translate(run, folder, ["Hund"], source=german_code, target="xyz")
     config = open_run(run).config
-    assert (config.model.norm, config.model.positions, config.model.tie_embeddings) == ("pre", "fairseq", "all")
+    positions = "learned" if kind == "mbart" else "fairseq"
+    assert (config.model.norm, config.model.positions, config.model.tie_embeddings) == ("pre", positions, "all")
     assert (config.data.source_language, config.data.target_language) == ("und", "und")
     assert (config.decoding.beam_size, config.decoding.max_length_constant) == (5, 10)  # without start and tag
 
@@ -160,16 +167,16 @@ def finetune(base: Path, run: Path, german: list[str], languages: tuple[str, str
     return run
 
 
-@pytest.mark.parametrize("imported", ["m2m100"], indirect=True)
-def test_after_lora_it_is_an_m2m100_model_again(
+@pytest.mark.parametrize("imported", ["m2m100", "mbart"], indirect=True)
+def test_after_lora_it_is_the_same_kind_of_model_again(
     imported: tuple[str, Path, Path], german: list[str], tmp_path: Path, card_code: Any
 ) -> None:
     kind, folder, run = imported
     source, target, other = CODES[kind]
-    tuned = finetune(run, tmp_path / "tuned", german, (source, target), training={"lora_rank": 4})
+    tuned = finetune(run, tmp_path / "tuned", german, (source, target), training={"lora_rank": 4, "learning_rate": 0.1})
     export_run(tuned, to="huggingface", output=tmp_path / "out")
     before, after = (transformers.AutoModelForSeq2SeqLM.from_pretrained(each) for each in (folder, tmp_path / "out"))
-    assert type(after) is type(before) is transformers.M2M100ForConditionalGeneration
+    assert type(after) is type(before)
     assert torch.equal(before.model.shared.weight, after.model.shared.weight)
     for to in (target, other):
         found, theirs = (
@@ -184,8 +191,10 @@ def test_added_tokens(imported: tuple[str, Path, Path], german: list[str], tmp_p
     """They are words of the vocabulary, which are found before a text is segmented."""
     kind, original, _ = imported
     folder = Path(shutil.copytree(original, tmp_path / "folder"))
-    unnamed = transformers.M2M100Config.from_pretrained(folder).vocab_size - 1
-    if kind == "nllb":
+    unnamed = transformers.AutoConfig.from_pretrained(folder).vocab_size - 1
+    if kind == "mbart":
+        (folder / "added_tokens.json").write_text(json.dumps({"<medical>": unnamed - 2}))
+    elif kind == "nllb":
         settings = json.loads((folder / "tokenizer_config.json").read_text())
         token = {"content": "<medical>", "special": False, "normalized": False}
         added = settings["added_tokens_decoder"] | {str(unnamed): token}
@@ -200,7 +209,7 @@ def test_added_tokens(imported: tuple[str, Path, Path], german: list[str], tmp_p
     assert [rows[token] for token in source.encode(text)] == tokenizer(text)["input_ids"][1:-1]
 
 
-@pytest.mark.parametrize("imported", ["nllb"], indirect=True)
+@pytest.mark.parametrize("imported", ["nllb", "mbart"], indirect=True)
 def test_a_language_is_added(imported: tuple[str, Path, Path], german: list[str], tmp_path: Path) -> None:
     kind, _, run = imported
     code, english, _ = CODES[kind]
@@ -212,6 +221,16 @@ def test_a_language_is_added(imported: tuple[str, Path, Path], german: list[str]
         assert translator.languages.directions == [(code, "gsw") if tuned == added else ("gsw", english)]
         found = [translator.translate(german[:5], to=to, from_=english) for to in (code, "gsw")]
         assert all(one.score != other.score for one, other in zip(*found, strict=True))  # both began with one embedding
+
+
+@pytest.mark.parametrize("imported", ["mbart"], indirect=True)
+def test_the_class_of_the_tokenizer_is_in_either_file(imported: tuple[str, Path, Path], tmp_path: Path) -> None:
+    """Its `config.json` names the class too."""
+    _, original, run = imported
+    folder = Path(shutil.copytree(original, tmp_path / "folder"))
+    (folder / "tokenizer_config.json").unlink()
+    change_json(folder / "config.json", tokenizer_class="MBart50Tokenizer", normalize_before=True)
+    assert_same_run(import_(folder, tmp_path / "again"), open_run(run).load_model())
 
 
 @pytest.mark.parametrize(("to", "package"), [("ctranslate2", "ctranslate2"), ("onnx", "onnxruntime")])
@@ -260,15 +279,21 @@ def test_a_pruned_vocabulary(
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "words"),
+    ("kind", "name", "change", "words"),
     [
-        ("config.json", {"pad_token_id": 0}, "pad_token_id = 0 (only 1)"),
-        ("config.json", {"tie_word_embeddings": False}, "tie_word_embeddings = False"),
-        ("tokenizer_config.json", {"tokenizer_class": "T5Tokenizer"}, "tokenizer"),
+        ("nllb", "config.json", {"pad_token_id": 0}, "pad_token_id = 0 (only 1)"),
+        ("nllb", "config.json", {"tie_word_embeddings": False}, "tie_word_embeddings = False"),
+        ("nllb", "tokenizer_config.json", {"tokenizer_class": "T5Tokenizer"}, "tokenizer"),
+        ("nllb", "tokenizer_config.json", {"tokenizer_class": "MBart50Tokenizer"}, "MBart50Tokenizer"),
+        ("mbart", "tokenizer_config.json", {"tokenizer_class": None}, "class MBartTokenizer; only MBart50Tokenizer"),
+        ("mbart", "config.json", {"normalize_before": False}, "normalize_before = False (only True)"),
+        ("mbart", "config.json", {"static_position_embeddings": True}, "static_position_embeddings = True"),
+        ("mbart", "config.json", {"max_position_embeddings": 96}, "embed_positions.weight has the shape (99, 20)"),
+        ("mbart", "config.json", {"model_type": "bart"}, "model_type = 'bart'"),
     ],
 )
-def test_refusals(tmp_path: Path, name: str, change: dict[str, Any], words: str) -> None:
-    folder = make_m2m100(tmp_path / "folder", "nllb")
+def test_refusals(tmp_path: Path, kind: str, name: str, change: dict[str, Any], words: str) -> None:
+    folder = make_m2m100(tmp_path / "folder", kind)
     change_json(folder / name, **change)
     with pytest.raises(InputError) as caught:
         import_(folder, tmp_path / "run")

@@ -91,9 +91,10 @@ SETTINGS: dict[str, Callable[[str], dict[str, Any]]] = {  # of a model with a ch
     "positions": lambda name: {"transformer-train-position-embeddings": name != "sinusoidal"},
     "tie_embeddings": lambda name: {"tying": name},
 }
+CHOICES = [(key, value) for key in SETTINGS for value in COUNTERPARTS[key] if value != "inputs"]  # no file can say that
 
 
-@pytest.mark.parametrize(("key", "value"), [(key, value) for key, rows in COUNTERPARTS.items() for value in rows])
+@pytest.mark.parametrize(("key", "value"), CHOICES)
 def test_every_choice_is_read_or_refused(write_marian: WriteMarian, tmp_path: Path, key: str, value: str) -> None:
     settings = SETTINGS[key](value)
     folder = write_marian(**settings)

@@ -73,9 +73,10 @@ SETTINGS: dict[str, Callable[[str], dict[str, object]]] = {  # of a config.json 
     "positions": lambda name: {"static_position_embeddings": name == "sinusoidal"},
     "tie_embeddings": lambda name: COUNTERPARTS["tie_embeddings"][name].marian_mt or {},
 }
+CHOICES = [(key, value) for key in SETTINGS for value in COUNTERPARTS[key] if value != "inputs"]  # no file can say that
 
 
-@pytest.mark.parametrize(("key", "value"), [(key, value) for key, rows in COUNTERPARTS.items() for value in rows])
+@pytest.mark.parametrize(("key", "value"), CHOICES)
 def test_every_choice_is_read_or_refused(
     make_opus: MakeOpus, opus: tuple[Path, Path], tmp_path: Path, key: str, value: str
 ) -> None:
@@ -135,7 +136,7 @@ def change_json(file: Path, **values: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("config.json", {"model_type": "mbart"}, "config.json: model_type = 'mbart'; MarianMT models"),
+        ("config.json", {"model_type": "bart"}, "config.json: model_type = 'bart'; MarianMT models"),
         ("config.json", {"activation_function": "tanh"}, "activation_function = 'tanh' (only 'relu' or "),
         ("config.json", {"decoder_ffn_dim": 29}, "a run cannot represent decoder_ffn_dim = 29 (only 28)"),
         ("config.json", {"encoder_layers": 3}, "the model in config.json: missing keys: model.encoder"),

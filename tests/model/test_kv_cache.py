@@ -103,7 +103,12 @@ class Walk:
 @pytest.mark.parametrize("positions", KINDS)
 @torch.no_grad()
 def test_cached_is_uncached(positions: str, norm: str, beam_size: int) -> None:
-    walk = Walk(build(positions=positions, norm=norm), SOURCE_LENGTHS, beam_size=beam_size, max_length=13)
+    walk = Walk(
+        build(positions=positions, norm=norm, embedding_norm=norm == "pre"),
+        SOURCE_LENGTHS,
+        beam_size=beam_size,
+        max_length=13,
+    )
     for _ in range(11):
         walk.step()
     assert walk.num_compared == 33

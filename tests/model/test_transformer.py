@@ -181,6 +181,7 @@ def test_all_tied_needs_one_vocabulary() -> None:
         ({"tie_embeddings": "decoder"}, 11, 1855 + 66 + 78),
         ({"tie_embeddings": "all"}, 13, 1855 + 78),
         ({"norm": "pre"}, 13, 1855 + 78 + 2 * 12),  # a last norm for each stack
+        ({"embedding_norm": True}, 13, 1855 + 78 + 2 * 12),
         ({"positions": "learned", "max_positions": 7}, 13, 1855 + 78 + 2 * 7 * 6),
         ({"positions": "rotary"}, 13, 1855 + 78),
         ({"positions": "relative", "relative_buckets": 8}, 13, 1855 + 78 + 2 * 8 * 3),

@@ -247,9 +247,9 @@ def train_spm(lines: Sequence[str], **options: Any) -> bytes:
 
 
 @functools.cache
-def _fairseq_spm() -> bytes:
+def _fairseq_spm(model_type: str) -> bytes:
     lines = [*corpus_lines("train.de")[:1500], *corpus_lines("train.en")[:1500]]
-    return train_spm(lines, model_type="bpe", unk_id=0, bos_id=1, eos_id=2)
+    return train_spm(lines, model_type=model_type, unk_id=0, bos_id=1, eos_id=2)
 
 
 def import_(folder: Path, run: Path, *overrides: str, **options: Any) -> ImportedModel:
@@ -258,11 +258,12 @@ def import_(folder: Path, run: Path, *overrides: str, **options: Any) -> Importe
 
 
 def make_m2m100(folder: Path, kind: str, *, max_length: int = 30, **settings: Any) -> Path:
-    """Write a folder with the files of `facebook/m2m100_418M` or of NLLB-200 ("nllb"), in a small size, untrained."""
+    """Write a folder with the files of `facebook/m2m100_418M`, NLLB-200 ("nllb") or mBART-50, small and untrained."""
     import transformers
 
     folder.mkdir(parents=True)
-    (folder / "sentencepiece.bpe.model").write_bytes(spm := _fairseq_spm())
+    spm = _fairseq_spm("unigram" if kind == "mbart" else "bpe")
+    (folder / "sentencepiece.bpe.model").write_bytes(spm)
     processor = sentencepiece.SentencePieceProcessor(model_proto=spm)
     pieces = [processor.id_to_piece(token) for token in range(3, processor.get_piece_size())]
     names, num_languages = ["<s>", "<pad>", "</s>", "<unk>", *pieces], 100
@@ -275,17 +276,21 @@ def make_m2m100(folder: Path, kind: str, *, max_length: int = 30, **settings: An
             str(row): {"content": name, "special": True, "normalized": False} for row, name in added.items()
         }
         num_languages = 4
+    elif kind == "mbart":
+        codes = transformers.models.mbart50.tokenization_mbart50.FAIRSEQ_LANGUAGE_CODES
+        tokenizer_config, num_languages = {"tokenizer_class": "MBart50Tokenizer"}, len(codes) + 1
     else:
         codes = transformers.models.m2m_100.tokenization_m2m_100.FAIRSEQ_LANGUAGE_CODES["m2m100"]
         tokenizer_config["additional_special_tokens"] = [f"__{code}__" for code in codes]
         (folder / "vocab.json").write_text(json.dumps({piece: row for row, piece in enumerate(names)}))
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
-    config = transformers.M2M100Config(
+    name = "MBart" if kind == "mbart" else "M2M100"
+    config = getattr(transformers, f"{name}Config")(
         vocab_size=len(names) + num_languages + 3,  # with rows that have no name
-        **TINY_PRETRAINED | {"encoder_layerdrop": 0.0} | settings,
+        **TINY_PRETRAINED | {"encoder_layerdrop": 0.0, "decoder_start_token_id": 2, "scale_embedding": True} | settings,
     )
     torch.manual_seed(7)
-    model = transformers.M2M100ForConditionalGeneration(config).eval()
+    model = getattr(transformers, f"{name}ForConditionalGeneration")(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():  # so that translations differ
             parameter.normal_(std=0.3)
@@ -298,6 +303,41 @@ def make_m2m100(folder: Path, kind: str, *, max_length: int = 30, **settings: An
     transformers.utils.logging.disable_progress_bar()
     model.save_pretrained(folder)
     return folder
+
+
+def teach_mbart(folder: Path, *, num_steps: int) -> None:
+    """Train the model of `make_m2m100(…, "mbart")` on three directions; its "French" is English in reverse."""
+    import transformers
+
+    torch.manual_seed(7)
+    config = transformers.MBartConfig.from_pretrained(folder)
+    model, tokenizer = (
+        transformers.MBartForConditionalGeneration(config),
+        transformers.MBart50Tokenizer.from_pretrained(folder),
+    )
+    german, english = corpus_lines("train.de")[:20], corpus_lines("train.en")[:20]
+    french = [" ".join(reversed(line.split())) for line in english]
+    batches = []
+    for source, sources, target, targets in (
+        ("de_DE", german, "en_XX", english), ("en_XX", english, "de_DE", german), ("de_DE", german, "fr_XX", french),
+    ):  # fmt: skip
+        tokenizer.src_lang, tokenizer.tgt_lang = source, target
+        batch = tokenizer(
+            sources, text_target=targets, return_tensors="pt", padding=True, max_length=20, truncation=True
+        )
+        labels = batch["labels"]
+        batch["decoder_input_ids"] = F.pad(labels[:, :-1], (1, 0), value=2)
+        batches.append({**batch, "labels": labels.masked_fill(labels == 1, -100)})
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for step in range(num_steps):
+        optimizer.zero_grad()
+        model(**batches[step % len(batches)]).loss.backward()
+        optimizer.step()
+    for stack in (model.model.encoder, model.model.decoder):
+        stack.embed_positions.weight.data[:2] = 0.0  # no token has these
+    model.final_logits_bias.normal_(std=0.1)
+    model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
+    model.save_pretrained(folder)
 
 
 @contextlib.contextmanager

@@ -51,7 +51,11 @@ CHOICES = [
     ["", "data.train.0.both_directions=true data.validation.both_directions=true", "data.train.0.augment.typos=0.5"],
     ["", "model.attention_dropout=0.1 model.activation_dropout=0.2 model.activation=swiglu"],
     [f"model.positions={name}" for name in ("sinusoidal", "learned", "rotary", "relative")],
-    ["model.norm=pre", "model.norm=post", "model.norm=pre model.norm_kind=rms model.bias=false model.head_dim=6"],
+    [
+        "model.norm=pre model.embedding_norm=true",
+        "model.norm=post",
+        "model.norm=pre model.norm_kind=rms model.bias=false model.head_dim=6",
+    ],
     ["model.tie_embeddings=all", "model.tie_embeddings=none model.output_bias=true tokenizer.vocabulary=separate"],
     [f"training.validate_every={number}" for number in (2, 3, 4)],
     [f"training.save_every={number}" for number in (2, 3, 50)],

@@ -32,8 +32,9 @@ def import_(
 ) -> None:
     """Convert another toolkit's model into a run, and check that it gives the same numbers.
 
-    Reads M2M100, NLLB-200 and MarianMT models from Hugging Face, including all of OPUS-MT, and Marian's own model.npz
-    with its decoder.yml, vocabularies and SentencePiece models. Anything that a run cannot represent is an error.
+    Reads MarianMT models from Hugging Face, including all of OPUS-MT, M2M100, NLLB-200 and mBART-50, and Marian's own
+    model.npz with its decoder.yml, vocabularies and SentencePiece models. Anything that a run cannot represent is an
+    error.
 
     Examples:
       translate import Helsinki-NLP/opus-mt-de-en runs/opus
@@ -75,8 +76,8 @@ def export(
 ) -> None:
     """Export a run's model with a model card for another toolkit, and check that it gives the same numbers.
 
-    For Hugging Face, a model with post-norm and sinusoidal positions becomes a MarianMT model, and an imported M2M100
-    or NLLB-200 model becomes an M2M100 model. Any other model comes with a modelling file, which transformers loads
+    For Hugging Face, a model with post-norm and sinusoidal positions becomes a MarianMT model, and an imported M2M100,
+    NLLB-200 or mBART-50 model becomes one again. Any other model comes with a modelling file, which transformers loads
     with `trust_remote_code=True`. An export to argos is a package that Argos
     Translate and LibreTranslate install.
 

@@ -19,7 +19,7 @@ Minutes = Annotated[
     expecting("should be above 0, and at most 1000000; null: never"),
 ]
 BleuTokenizer = Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none"]
-NEWER_MODEL_KEYS = {"head_dim", "norm_kind", "bias"}
+NEWER_MODEL_KEYS = {"head_dim", "norm_kind", "bias", "embedding_norm"}
 """Keys of `model` that earlier versions did not have. With their defaults a model is one of those versions."""
 _FREEZE = r"^(embeddings|(encoder|decoder)(\.[0-9]{1,4}(-[0-9]{1,4})?)?)$"
 
@@ -117,6 +117,8 @@ class ModelConfig(Section):
     1.1; all ties all three. Tying the source embedding needs a joint vocabulary."""
     scale_embeddings: bool = True
     """Multiply embeddings by sqrt(d_model), as in the paper."""
+    embedding_norm: bool = False
+    """Normalise the sum of embeddings and positions too, before the first layer, as BART and mBART do."""
     output_bias: bool = False
     """Add a trained bias to each token's logit, as Marian does."""
     initialization: Literal["paper", "xavier"] = "paper"

@@ -5,10 +5,11 @@ from typing import Any, Literal, NamedTuple
 from translate.config.schema import ModelConfig
 from translate.errors import InputError
 
-Format = Literal["marian_mt", "m2m_100", "marian", "ctranslate2", "modeling", "onnx"]
+Format = Literal["marian_mt", "m2m_100", "mbart", "marian", "ctranslate2", "modeling", "onnx"]
 NAMES: dict[Format, str] = {
     "marian_mt": "MarianMT",
     "m2m_100": "M2M100",
+    "mbart": "mBART-50",
     "marian": "Marian",
     "ctranslate2": "CTranslate2",
     "modeling": "modeling_translate.py",
@@ -31,6 +32,7 @@ class Counterparts(NamedTuple):
     modeling: Settings = {}  # in our modelling file for transformers, written: it has our choices by our names
     onnx: Settings = {}  # in graphs for ONNX Runtime, written: they need no settings
     m2m_100: Settings = None  # in transformers' M2M100Config, written and read
+    mbart: Settings = None  # in transformers' MBartConfig, written and read
 
 
 # Choices in the other programs: `transformers.activations.ACT2FN`, `ctranslate2.specs.common_spec.Activation`, and the
@@ -43,6 +45,7 @@ COUNTERPARTS: dict[str, dict[Any, Counterparts]] = {
                 None if key == "gelu" else {"transformer-ffn-activation": key},  # Marian's gelu is another one
                 {"activation": key.upper()},
                 m2m_100={"activation_function": key},
+                mbart={"activation_function": key},
             )
             for key in ("relu", "gelu", "swish")
         },
@@ -55,14 +58,18 @@ COUNTERPARTS: dict[str, dict[Any, Counterparts]] = {
             {"transformer-preprocess": "", "transformer-postprocess": "dan"},
             {"pre_norm": False},
         ),
-        "pre": Counterparts(None, None, {"pre_norm": True}, m2m_100={}),
+        "pre": Counterparts(None, None, {"pre_norm": True}, m2m_100={}, mbart={"normalize_before": True}),
+    },
+    "embedding_norm": {
+        False: Counterparts({}, {}, {}, m2m_100={}),
+        True: Counterparts(None, None, {"layernorm_embedding": True}, mbart={"normalize_embedding": True}),
     },
     "norm_kind": {
-        "layer": Counterparts({}, {}, {}, m2m_100={}),
+        "layer": Counterparts({}, {}, {}, m2m_100={}, mbart={}),
         "rms": Counterparts(None, None, {"rms_norm": True}, modeling=None),
     },
     "bias": {
-        True: Counterparts({}, {}, {}, m2m_100={}),
+        True: Counterparts({}, {}, {}, m2m_100={}, mbart={}),
         False: Counterparts(None, None, {}, modeling=None),
     },
     "positions": {
@@ -70,7 +77,7 @@ COUNTERPARTS: dict[str, dict[Any, Counterparts]] = {
             {"static_position_embeddings": True}, {"transformer-train-position-embeddings": False}, {}
         ),
         "fairseq": Counterparts(None, None, {}, m2m_100={"pad_token_id": 1}),  # positions begin after it
-        "learned": Counterparts(None, None, {}),
+        "learned": Counterparts(None, None, {}, mbart={"static_position_embeddings": False}),
         "rotary": Counterparts(None, None, {"rotary_dim": 0, "rotary_interleave": True}),  # of neighbouring dimensions
         "relative": Counterparts(None, None, {"relative_attention_bias": True}),
     },
@@ -83,6 +90,7 @@ COUNTERPARTS: dict[str, dict[Any, Counterparts]] = {
                 {},
                 modeling={"tie_word_embeddings": key != "none"},
                 m2m_100={"tie_word_embeddings": True} if key == "all" else None,
+                mbart={"tie_word_embeddings": True} if key == "all" else None,
             )
             for key in ("none", "decoder", "all")
         },
@@ -98,7 +106,7 @@ def find_lacking(config: ModelConfig, to: Format) -> list[str]:
         choice, known = getattr(config, key), [value for value, row in rows.items() if getattr(row, to) is not None]
         if choice not in known:
             lacking.append(f"model.{key} = {choice!r} (it has {' or '.join(map(repr, known))})")
-    if to in ("marian_mt", "m2m_100") and config.norm_epsilon != _NORM_EPSILON:
+    if to in ("marian_mt", "m2m_100", "mbart") and config.norm_epsilon != _NORM_EPSILON:
         lacking.append(f"model.norm_epsilon = {config.norm_epsilon!r} (it has {_NORM_EPSILON!r})")
     if to not in _HEAD_DIM and config.attention_dim != config.d_model:
         lacking.append(f"model.head_dim = {config.head_dim!r} (it has d_model / num_heads)")
@@ -127,7 +135,7 @@ def position_limit(config: ModelConfig, of: Format) -> int | None:
     return TABLE_POSITIONS.get(of) if has_table else None
 
 
-def from_settings(settings: dict[str, Any], of: Format) -> dict[str, str]:
+def from_settings(settings: dict[str, Any], of: Format) -> dict[str, Any]:
     """A format's settings as our choices, except for tying, which the weights show.
 
     A setting that is left out means the first choice.

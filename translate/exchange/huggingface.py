@@ -20,7 +20,13 @@ from translate.decoding.counterparts import TABLE_POSITIONS, Format, find_lackin
 from translate.decoding.engines.ctranslate2 import length_power
 from translate.errors import RunError, import_extra
 from translate.exchange.foreign import Vocabulary
-from translate.exchange.language_tokenizers import choose_language, load_tokenizer, m2m100_vocabulary, write_tokenizer
+from translate.exchange.language_tokenizers import (
+    FAIRSEQ_FORMATS,
+    choose_language,
+    fairseq_vocabulary,
+    load_tokenizer,
+    write_tokenizer,
+)
 from translate.exchange.weights import OUTPUT_BIAS, marian_mt_weights, split_weights
 from translate.model import Transformer, log_probabilities
 
@@ -48,7 +54,7 @@ def marian_settings(model: Transformer) -> dict[str, Any]:
     return {
         "vocab_size": model.encoder.embedder.tokens.num_embeddings,
         "decoder_vocab_size": model.output.out_features,
-        "max_position_embeddings": TABLE_POSITIONS["marian_mt"],
+        "max_position_embeddings": position_limit(model.config, "marian_mt"),
         **{theirs: getattr(model.config, ours) for theirs, ours in SHAPE.items()},
         **NO_LAYERDROP,
         **SYMBOLS,
@@ -91,12 +97,13 @@ def generation_settings(
 
 
 def choose_format(config: ModelConfig, vocabulary: Vocabulary | None) -> Format:
-    """The format of an export to transformers: M2M100 or MarianMT where that is exact, otherwise our modelling file.
+    """The format of an export to transformers: M2M100, mBART or MarianMT where that is exact, else our modelling file.
 
     Args:
-        vocabulary: The result of `m2m100_vocabulary`.
+        vocabulary: The result of `fairseq_vocabulary`.
     """
-    return "m2m_100" if vocabulary is not None else "modeling" if find_lacking(config, "marian_mt") else "marian_mt"
+    formats: Sequence[Format] = ("marian_mt",) if vocabulary is None else FAIRSEQ_FORMATS
+    return next((of for of in formats if not find_lacking(config, of)), "modeling")
 
 
 def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path) -> None:
@@ -106,7 +113,7 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         InputError: The package is not installed.
         RunError: The written model gives different logits, or the written tokenizer different subwords.
     """
-    transformers, vocabulary = import_extra("transformers"), m2m100_vocabulary(model, tokenizers, config)
+    transformers, vocabulary = import_extra("transformers"), fairseq_vocabulary(model, tokenizers, config)
     to = choose_format(model.config, vocabulary)
     exported_class, limit = model_class(to), position_limit(model.config, to)
     rows: Sequence[int] = range(tokenizers.target.vocab_size) if vocabulary is None else vocabulary.rows
@@ -117,6 +124,7 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         classes = {"AutoConfig": "TranslateConfig", "AutoModelForSeq2SeqLM": "TranslateForConditionalGeneration"}
         settings = {
             **model.config.model_dump(exclude={"initialization", *NEWER_MODEL_KEYS}),
+            **model.config.model_dump(include=NEWER_MODEL_KEYS, exclude_defaults=True),
             **settings,
             "source_vocab_size": model.encoder.embedder.tokens.num_embeddings,
             "vocab_size": model.output.out_features,
@@ -130,7 +138,8 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         ids = sorted({*range(len(rows))} - {*vocabulary.only_ours}, key=rows.__getitem__)
         settings = marian_settings(model) | settings | {"vocab_size": len(ids)}
         weights = marian_mt_weights(model, torch.tensor(ids))
-        weights.pop(OUTPUT_BIAS["marian_mt"], None)
+        if to == "m2m_100":
+            weights.pop(OUTPUT_BIAS["marian_mt"], None)
     settings |= {key: rows[token] for key, token in SYMBOLS.items()}
     exported = exported_class(exported_class.config_class(**settings))
     missing, unexpected = exported.load_state_dict(weights, strict=False)
@@ -198,8 +207,8 @@ def model_class(of: Format) -> Any:
         from translate.exchange.modeling_translate import TranslateForConditionalGeneration
 
         return TranslateForConditionalGeneration
-    name = "MarianMTModel" if of == "marian_mt" else "M2M100ForConditionalGeneration"
-    return getattr(import_extra("transformers"), name)
+    prefix = {"m2m_100": "M2M100", "mbart": "MBart"}.get(of)
+    return getattr(import_extra("transformers"), f"{prefix}ForConditionalGeneration" if prefix else "MarianMTModel")
 
 
 def check_transformers(

@@ -1,4 +1,4 @@
-"""The tokenizers of M2M100 and NLLB-200 in transformers, which put the tag of its language before a text."""
+"""The tokenizers of M2M100, NLLB-200 and mBART-50 in transformers, which put the tag of its language before a text."""
 
 import dataclasses
 import json
@@ -16,23 +16,29 @@ from translate.config.data import LanguageCode, LanguageTag
 from translate.config.languages import Languages
 from translate.config.schema import Config
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer, Tokenizers
-from translate.decoding.counterparts import find_lacking
+from translate.decoding.counterparts import Format, find_lacking
 from translate.errors import InputError, import_extra
 from translate.exchange.foreign import Vocabulary
 from translate.files import read_json
 from translate.model import Transformer
 
-TAGS = {"M2M100Tokenizer": "__{}__", "NllbTokenizer": "{}"}
+TAGS = {"M2M100Tokenizer": "__{}__", "NllbTokenizer": "{}", "MBart50Tokenizer": "{}"}
 """The tag of a language, by the class of the tokenizer."""
+FAIRSEQ_FORMATS: tuple[Format, ...] = ("m2m_100", "mbart")
+"""The models with such a tokenizer. The end symbol also begins their targets."""
 UNNAMED = "madeupword"
 """Begins fairseq's names of embeddings that no subword has."""
 
 
 @dataclasses.dataclass
 class TokenizerSettings:
-    """The content of `tokenizer_config.json`, as far as it is read; our exports name the languages."""
+    """The content of `tokenizer_config.json`, as far as it is read; our exports name the languages.
 
-    tokenizer_class: str = "M2M100Tokenizer"
+    `config.json` has the type of the model, and in some folders the class of the tokenizer.
+    """
+
+    tokenizer_class: str | None = None
+    model_type: str | None = None
     model_max_length: Annotated[float, Field(ge=1)] | None = None
     source_lang: str | None = None
     target_lang: str | None = None
@@ -49,12 +55,14 @@ def read_tokenizer_settings(folder: Path) -> TokenizerSettings:
     """
     file = folder / "tokenizer_config.json"
     settings = read_json(file, TokenizerSettings) if file.is_file() else TokenizerSettings()
-    if (folder / "source.spm").is_file():
-        settings.tokenizer_class = "MarianTokenizer"
-    settings.tokenizer_class = settings.tokenizer_class.removesuffix("Fast")
-    if settings.tokenizer_class not in ("MarianTokenizer", *TAGS):
-        name = settings.tokenizer_class
-        raise InputError(f"{folder}: has a tokenizer of the class {name}; only {' or '.join(TAGS)} can be imported")
+    model = read_json(folder / "config.json", TokenizerSettings)
+    is_mbart = model.model_type == "mbart"  # mBART-25 puts the tags elsewhere, and is the one that may name no class
+    usual = "MBartTokenizer" if is_mbart else "M2M100Tokenizer"
+    name = (settings.tokenizer_class or model.tokenizer_class or usual).removesuffix("Fast")
+    name = settings.tokenizer_class = "MarianTokenizer" if (folder / "source.spm").is_file() else name
+    known = [each for each in TAGS if (each == "MBart50Tokenizer") == is_mbart]
+    if name not in ("MarianTokenizer", *known):
+        raise InputError(f"{folder}: has a tokenizer of the class {name}; only {' or '.join(known)} can be imported")
     return settings
 
 
@@ -63,7 +71,7 @@ def load_tokenizer(folder: Path) -> Any:
     name = read_tokenizer_settings(folder).tokenizer_class
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used here
-        return getattr(import_extra("transformers"), name).from_pretrained(
+        return getattr(import_extra("transformers"), str(name)).from_pretrained(
             folder, local_files_only=True, sp_model_kwargs={}
         )
 
@@ -72,7 +80,7 @@ def language_tags(tokenizer: Any, settings: TokenizerSettings) -> tuple[str, dic
     """The tag of a language with {} for its code, and the ids of all tags by code; our exports name both."""
     name, codes = type(tokenizer).__name__, settings.languages
     tag = TAGS.get(name, settings.language_tag)
-    if name == "M2M100Tokenizer":
+    if name in ("M2M100Tokenizer", "MBart50Tokenizer"):
         return tag, dict(tokenizer.lang_code_to_id)
     if name == "NllbTokenizer":
         codes = tuple(code for code in map(str, tokenizer.extra_special_tokens) if not code.startswith("<"))
@@ -83,7 +91,7 @@ def language_tags(tokenizer: Any, settings: TokenizerSettings) -> tuple[str, dic
 def added_tokens(tokenizer: Any, tags: Collection[str] = ()) -> dict[str, int]:
     """Our pieces for the tokens that were added to a vocabulary, with their ids; no segmentation divides them.
 
-    NLLB's tokenizer reads the space before such a token as a token of its own, and the others leave it out.
+    The tokenizers of NLLB and mBART read the space before such a token as a token of its own. The others leave it out.
 
     Args:
         tags: The pieces of languages, which are not among them.
@@ -110,20 +118,23 @@ def choose_language(theirs: Any, ours: Tokenizer) -> list[int]:
     return ours.tag_ids(tag.format(theirs.src_lang))
 
 
-def m2m100_vocabulary(model: Transformer, tokenizers: Tokenizers, config: Config) -> Vocabulary | None:
-    """The vocabulary of our model as an M2M100 model; None: it cannot be one.
+def fairseq_vocabulary(model: Transformer, tokenizers: Tokenizers, config: Config) -> Vocabulary | None:
+    """The vocabulary of our model as an M2M100 or mBART model; None: it cannot be one.
 
-    M2M100 has no bias, so an imported model can be one again as long as our bias only excludes `<s>`, and `<s>` has the
-    embedding of `</s>`, with which targets begin there: as imported, or after LoRA.
+    An imported model can be one again as long as `<s>` has the embedding of `</s>`, with which targets begin there: as
+    imported, or after LoRA. M2M100 has no bias, so ours may only exclude `<s>`.
     """
     bias, table, pieces, data = model.output.bias, model.output.weight, tokenizers.source.all_pieces, config.data
     is_joint = tokenizers.source is tokenizers.target
-    if data.language_tags != "both" or not is_joint or find_lacking(model.config, "m2m_100"):
+    formats = [of for of in FAIRSEQ_FORMATS if not find_lacking(model.config, of)]
+    if data.language_tags != "both" or not is_joint or not formats:
         return None
     others, start = pieces[EOS_ID + 1 :], 2
     if not model.config.output_bias:
         others, start = [pieces[BOS_ID], *others], 0
-    elif bias.nonzero().flatten().tolist() != [BOS_ID] or not torch.equal(table[BOS_ID], table[EOS_ID]):
+    elif not torch.equal(table[BOS_ID], table[EOS_ID]) or (
+        formats == ["m2m_100"] and bias.nonzero().flatten().tolist() != [BOS_ID]
+    ):
         return None
     subwords = [others[0], *(pieces[token] for token in (PAD_ID, EOS_ID, UNK_ID)), *others[1:]]
     symbols = frozenset([*_tags(config), *filter(is_symbol, subwords)])
@@ -136,10 +147,10 @@ def _tags(config: Config) -> list[str]:
 
 
 def write_tokenizer(vocabulary: Vocabulary, tokenizer: Tokenizer, config: Config, directory: Path) -> bool:
-    """Write an `M2M100Tokenizer` or `NllbTokenizer`, unless the vocabulary cannot be that of one.
+    """Write an `M2M100Tokenizer`, `NllbTokenizer` or `MBart50Tokenizer`, unless the vocabulary cannot be that of one.
 
-    Both have text, then tags, then unused entries. M2M100's has fixed languages; NLLB's has `<mask>` and no
-    unused pieces.
+    All have text, then tags, then unused entries. NLLB's and mBART's have `<mask>` and no unused pieces. The languages
+    are fixed, except for NLLB's, whose SentencePiece model has the type bpe and mBART's unigram.
     """
     data, names, kinds = config.data, vocabulary.subwords, ModelProto.SentencePiece
     languages, tags = Languages(data).settings["languages"], _tags(config)
@@ -156,15 +167,20 @@ def write_tokenizer(vocabulary: Vocabulary, tokenizer: Tokenizer, config: Config
         settings["additional_special_tokens"] = [tag.removeprefix(SPACE) for tag in tags]  # `decode` skips them
         ids = {name: row for row, name in enumerate(names[:end])}
         write_text(directory / "vocab.json", json.dumps(ids, indent=2, ensure_ascii=False) + "\n")
-    elif data.language_tag == TAGS["NllbTokenizer"] and "<mask>" in names and not (any(is_unused[4:end]) or after):
+    elif data.language_tag != "{}" or "<mask>" not in names or any(is_unused[4:end]) or after:
+        return False
+    elif model.trainer_spec.model_type == model.trainer_spec.BPE:
         special = {row: name.removeprefix(SPACE) for row, name in enumerate(names) if row < 4 or end <= row < last}
         special |= {row: name for row, name in enumerate(names) if name == "<mask>"}
         added = {str(row): {"content": name, "special": True, "normalized": False} for row, name in special.items()}
         settings = {"tokenizer_class": "NllbTokenizer", "extra_special_tokens": languages}
         settings |= {"added_tokens_decoder": added}
+    elif languages == import_extra("transformers.models.mbart50.tokenization_mbart50").FAIRSEQ_LANGUAGE_CODES:
+        settings = {"tokenizer_class": "MBart50Tokenizer"}
     else:
         return False
-    if Languages(data).directions or not {"en", "eng_Latn"} & {*languages}:  # otherwise English, as transformers has it
+    has_english = {"en", "eng_Latn", "en_XX"} & {*languages}  # transformers' default
+    if Languages(data).directions or not has_english:
         settings |= zip(("src_lang", "tgt_lang"), Languages(data).usual, strict=True)
     del model.pieces[:]
     symbols = {"<unk>": kinds.UNKNOWN, "<s>": kinds.CONTROL, "</s>": kinds.CONTROL}  # as fairseq's models have them

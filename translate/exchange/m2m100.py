@@ -1,4 +1,4 @@
-"""Reads what is special in M2M100 models of Hugging Face transformers; NLLB-200 is one, with its own tokenizer.
+"""Reads what is special in M2M100, NLLB-200 and mBART-50 models of Hugging Face transformers.
 
 Each side begins with the tag of its language. A tag is one piece of our vocabulary, as the tags of corpora are.
 """
@@ -20,7 +20,7 @@ from translate.exchange.language_tokenizers import (
 
 
 def describe_m2m100(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts:
-    """What only M2M100 and NLLB-200 have.
+    """What only M2M100, NLLB-200 and mBART-50 have.
 
     Raises:
         InputError: The tokenizer is of another class, or does not match the model.

@@ -160,11 +160,13 @@ class TranslateStack(nn.Module):
             self.positions = nn.Embedding(config.max_positions, config.d_model)
         elif config.positions == "relative":
             self.positions = nn.Embedding(config.relative_buckets, config.num_heads)
+        norm = partial(nn.LayerNorm, config.d_model, config.norm_epsilon)
+        self.embedding_norm = norm() if getattr(config, "embedding_norm", False) else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(
             TranslateLayer(config, number, is_decoder=is_decoder) for number in range(num_layers)
         )
-        self.final_norm = nn.LayerNorm(config.d_model, config.norm_epsilon) if config.norm == "pre" else nn.Identity()
+        self.final_norm = norm() if config.norm == "pre" else nn.Identity()
 
     def forward(
         self,
@@ -201,7 +203,7 @@ class TranslateStack(nn.Module):
         if memory_mask is not None:
             memory_mask = as_bias(memory_mask[:, None, None].bool(), hidden.dtype)
             to_memory = {"memory": memory, "mask": memory_mask, "cache": cache}
-        hidden = self.dropout(hidden)
+        hidden = self.dropout(self.embedding_norm(hidden))
         for layer in self.layers:
             hidden = layer(hidden, to_itself, to_memory)
         return BaseModelOutput(last_hidden_state=self.final_norm(hidden))

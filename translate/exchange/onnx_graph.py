@@ -113,15 +113,15 @@ class Graph:
         return self.op("Range", start, end, self.number(1))
 
     def embed(self, embedder: Embedder, ids: str, positions: str) -> str:
-        """Scaled token embeddings, plus the embeddings of absolute positions."""
+        """Scaled token embeddings, plus the embeddings of absolute positions, normalised if the model does that."""
         tokens = embedder.tokens.weight
         hidden = self.op("Gather", self.weight(self._names[tokens], tokens), ids)
         hidden = self.op("Mul", hidden, self.number(embedder.scale))
-        if self._config.positions not in ("sinusoidal", "fairseq", "learned"):
-            return hidden
-        every = self._every_position(embedder.positions)
-        rows = embedder.positions.embed(torch.zeros(1, len(every), self._config.d_model), every)[0]
-        return self.op("Add", hidden, self.op("Gather", self.weight("positions", rows), positions))
+        if self._config.positions in ("sinusoidal", "fairseq", "learned"):
+            every = self._every_position(embedder.positions)
+            rows = embedder.positions.embed(torch.zeros(1, len(every), self._config.d_model), every)[0]
+            hidden = self.op("Add", hidden, self.op("Gather", self.weight("positions", rows), positions))
+        return self.norm(embedder.embedding_norm, hidden)
 
     def rotary(self, module: Positions, positions: str) -> list[str]:
         """The cosines and sines of rotary positions; empty if the model has other positions."""

@@ -1,4 +1,4 @@
-"""Reads models of Hugging Face transformers: MarianMT, the format of all OPUS-MT models there, M2M100 and NLLB-200."""
+"""Reads models of Hugging Face transformers: MarianMT, the format of all OPUS-MT models, M2M100, NLLB-200, mBART-50."""
 
 import copy
 import functools
@@ -34,13 +34,14 @@ from translate.exchange.huggingface import NO_LAYERDROP, SHAPE, check_transforme
 from translate.exchange.language_tokenizers import load_tokenizer
 from translate.exchange.m2m100 import describe_m2m100
 from translate.exchange.marian_mt import describe_marian_mt
-from translate.exchange.weights import OUTPUT_BIAS
+from translate.exchange.weights import OUTPUT_BIAS, RESERVED_POSITIONS
 from translate.files import read_input, read_json, require_file, require_name
 from translate.model.device import check_loading
 
 _MODELS: dict[Any, tuple[Format, Callable[[Path, Any, Any], PretrainedParts]]] = {  # by `model_type`
     "marian": ("marian_mt", describe_marian_mt),
     "m2m_100": ("m2m_100", describe_m2m100),
+    "mbart": ("mbart", describe_m2m100),
 }
 _WEIGHTS = (  # the first is read, as transformers does
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
@@ -53,6 +54,7 @@ _PATIENCE = {False: 0, True: 1, "never": 1000}  # by `early_stopping`
 _KEPT = ("num_beams", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "m??_length", "m??_new_tokens")
 _NO_SEARCH = ("_*", "use_*", "output_*", "return_*", "transformers_version", "bos_token_id")  # change no translation
 _NO_TRAINING = ("*vocab_size", "max_position_embeddings", "init_std", "*_token_id", "is_decoder")
+_POSITIONS = {f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")}
 _MOST_POSITIONS = 20_000  # MarianMT computes its table number by number, in a minute or two
 
 
@@ -98,7 +100,7 @@ def download(name: str) -> Path:
 
 
 def read_pretrained(folder: Path) -> ForeignModel:
-    """Read a MarianMT, M2M100 or NLLB-200 model, as `save_pretrained` or our export writes it.
+    """Read a MarianMT, M2M100, NLLB-200 or mBART-50 model, as `save_pretrained` or our export writes it.
 
     Raises:
         InputError: The package is not installed, the folder is damaged or incomplete, or its model or tokenizer has
@@ -110,11 +112,11 @@ def read_pretrained(folder: Path) -> ForeignModel:
     if model_type not in _MODELS:
         raise InputError(
             f"{place}: model_type = {model_type!r}; MarianMT models ('marian'), such as those of OPUS-MT, M2M100"
-            " and NLLB-200 ('m2m_100'), and Marian's own files can be imported"
+            " and NLLB-200 ('m2m_100'), mBART-50 ('mbart'), and Marian's own files can be imported"
         )
     of, describe = _MODELS[model_type]
     spms = folder / "source.spm", folder / "target.spm"
-    if of == "m2m_100":
+    if of != "marian_mt":
         spms = (spms[0] if spms[0].is_file() else folder / "sentencepiece.bpe.model",) * 2
     needed = ["config.json", *(["vocab.json"] if of == "marian_mt" else []), *dict.fromkeys(spm.name for spm in spms)]
     if missing := [name for name in needed if not (folder / name).is_file()]:
@@ -133,8 +135,11 @@ def read_pretrained(folder: Path) -> ForeignModel:
     model, tokenizer = _load_model(folder, config, of), load_tokenizer(folder)
     described = describe(folder, model, tokenizer)
     weights = dict(model.eval().state_dict())
-    for name in ("shared", "encoder.embed_positions", "decoder.embed_positions"):  # another name of embeddings; sines
-        weights.pop(f"model.{name}.weight", None)
+    weights.pop("model.shared.weight", None)  # another name of embeddings
+    for name in _POSITIONS & weights.keys():
+        table = weights.pop(name)
+        if of == "mbart":  # the others have sines
+            weights[name] = table[RESERVED_POSITIONS:]
     bias = OUTPUT_BIAS["marian_mt"]
     weights[bias] = weights[bias][0] if bias in weights else torch.zeros(len(described.target.subwords))
     if (folder / "generation_config.json").is_file():
@@ -151,6 +156,8 @@ def read_pretrained(folder: Path) -> ForeignModel:
             del search["forced_bos_token_id"]
     limits = {f"max_{side}_tokens": config.max_position_embeddings - 1 for side in ("source", "target")}
     shape = {ours: getattr(config, theirs) for theirs, ours in SHAPE.items()}
+    if of == "mbart":
+        shape["max_positions"] = config.max_position_embeddings
     return ForeignModel(
         sections={
             "data": limits | described.data,
@@ -239,11 +246,13 @@ def _load_model(folder: Path, config: Any, of: Format) -> Any:
         InputError: The weights are damaged, or are not those of the config.
     """
     made, small, weights = model_class(of), copy.deepcopy(config), _map_weights(folder)
-    small.max_position_embeddings = 1  # a table of positions is computed number by number
+    if of == "marian_mt":
+        small.max_position_embeddings = 1  # its table of positions is computed number by number
     with torch.device("meta"):
         expected = made(small).state_dict(keep_vars=True)
     stored = {id(expected[name]) for name in expected.keys() & weights.keys()}  # a tied weight has several names
-    required = {name for name in expected if not name.endswith(("embed_positions.weight", OUTPUT_BIAS["marian_mt"]))}
+    optional = {OUTPUT_BIAS["marian_mt"]} | (_POSITIONS if of == "marian_mt" else set())
+    required = expected.keys() - optional
     missing = sorted(name for name in required if id(expected[name]) not in stored)
     unexpected = sorted(weights.keys() - expected.keys())
     damage = [f"missing keys: {', '.join(missing[:5])}"] if missing else []

@@ -7,11 +7,12 @@ dimensions of the residual stream in another order, which changes no result.
 from typing import Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from translate.model import Transformer
 
-WeightNames = Literal["marian_mt", "marian"]  # M2M100 has those of MarianMT
+WeightNames = Literal["marian_mt", "marian"]  # M2M100 and mBART have those of MarianMT
 
 # Our modules in a layer: MarianMT's module, Marian's weight and bias, and the side that is the residual stream.
 _LAYER: dict[str, tuple[str, str, str, Literal["input", "output"]]] = {
@@ -36,6 +37,14 @@ _OUTSIDE_LAYERS: dict[str, dict[WeightNames, str]] = {
     "output.bias": {"marian_mt": "final_logits_bias", "marian": "decoder_ff_logit_out_b"},
 }
 OUTPUT_BIAS = _OUTSIDE_LAYERS["output.bias"]
+# More modules of a stack, which Marian's own files do not have: MarianMT's name, and the axis of the residual stream.
+_OF_STACK = {
+    "positions": ("embed_positions", 1),
+    "embedding_norm": ("layernorm_embedding", 0),
+    "final_norm": ("layer_norm", 0),
+}
+RESERVED_POSITIONS = 2
+"""Rows at the beginning of mBART's table of positions that no token has; ours has no such rows."""
 
 
 class Weight(NamedTuple):
@@ -65,8 +74,9 @@ def named_weights(model: Transformer, weight_names: WeightNames) -> dict[str, We
         stack, _, place = ours.partition(".layers.")
         if not place:
             side: Literal["source", "target"] = "source" if stack.startswith("encoder") else "target"
-            if "final_norm" in ours:  # only with pre-norm, which Marian's own files do not have
-                weights[f"model.{ours.replace('final_norm', 'layer_norm')}"] = Weight(tensor, 0, None)
+            if (module := ours.split(".")[1]) in _OF_STACK:
+                theirs, axis = _OF_STACK[module]
+                weights[f"model.{ours.replace(module, theirs)}"] = Weight(tensor, axis, None)
                 continue
             weights[_OUTSIDE_LAYERS[ours][weight_names]] = Weight(tensor, None if ours == "output.bias" else 1, side)
             continue
@@ -97,4 +107,6 @@ def marian_mt_weights(model: Transformer, rows: Tensor | None = None) -> dict[st
         weights["model.shared.weight"] = weights["lm_head.weight"]
     if (bias := weights.get(OUTPUT_BIAS["marian_mt"])) is not None:
         weights[OUTPUT_BIAS["marian_mt"]] = bias[None]
+    for name in [name for name in weights if name.endswith("embed_positions.weight")]:
+        weights[name] = F.pad(weights[name], (0, 0, RESERVED_POSITIONS, 0))
     return weights

@@ -37,13 +37,14 @@ class Embedded(NamedTuple):
 
 
 class Embedder(nn.Module):
-    """Token embeddings, scaled, with their positions, after dropout: how both stacks begin."""
+    """Token embeddings, scaled, with their positions, normalised if wanted, after dropout: how both stacks begin."""
 
     def __init__(self, config: ModelConfig, *, tokens: nn.Embedding, positions: Positions) -> None:
         super().__init__()
         self.tokens = tokens
         self.positions = positions
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        self.embedding_norm = build_norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
 
     def forward(self, sequences: Int[Tensor, "batch position"] | PackedSequences) -> Embedded:
@@ -65,7 +66,8 @@ class Embedder(nn.Module):
         return Embedded(self._embed(ids, query), self.positions.rotary(query), self.positions.bias(query, key))
 
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        return self.dropout(self.positions.embed(self.tokens(ids) * self.scale, positions))
+        embedded = self.positions.embed(self.tokens(ids) * self.scale, positions)
+        return self.dropout(self.embedding_norm(embedded))
 
 
 def build_final_norm(config: ModelConfig) -> nn.Module:

@@ -170,6 +170,8 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None
         spec.position_encodings.encodings = _array(positions.table[: TABLE_POSITIONS["ctranslate2"]])
     elif isinstance(positions, LearnedPositions):
         spec.position_encodings.encodings = _array(positions.table)
+    if not isinstance(embedder.embedding_norm, nn.Identity):
+        _fill(spec.layernorm_embedding, embedder.embedding_norm)
     if isinstance(stack.final_norm, nn.LayerNorm | nn.RMSNorm):
         _fill(spec.layer_norm, stack.final_norm)
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
