@@ -182,12 +182,11 @@ class ThreadParallel:
 
 def _widen(gradients: Sequence[Tensor]) -> list[Tensor]:
     """The same gradients, with those in bf16 or fp16 copied to fp32, in which micro-batches are summed."""
-    narrow = [gradient for gradient in gradients if gradient.itemsize < torch.float32.itemsize]
-    copies = [torch.empty_like(gradient, dtype=torch.float32) for gradient in narrow]
-    if narrow:
-        torch._foreach_copy_(copies, narrow)
-    copied = iter(copies)
-    return [next(copied) if gradient.itemsize < torch.float32.itemsize else gradient for gradient in gradients]
+    wide = [torch.empty_like(each, dtype=torch.float32) if each.itemsize < 4 else each for each in gradients]
+    copied = [pair for pair in zip(wide, gradients, strict=True) if pair[0] is not pair[1]]
+    if copied:
+        torch._foreach_copy_(*map(list, zip(*copied, strict=True)))
+    return wide
 
 
 class RankParallel:

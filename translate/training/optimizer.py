@@ -75,15 +75,15 @@ class Muon(Optimizer):
     found_inf: Tensor | None = None  # as of torch's fused optimizers: a step for which it is 1 changes nothing
 
     def __init__(self, weights: Mapping[nn.Parameter, int], *, weight_decay: float) -> None:
-        alike: dict[tuple[torch.Size, int], list[nn.Parameter]] = {}
+        alike: dict[tuple[int, int], list[nn.Parameter]] = {}
         for weight, num_projections in weights.items():
-            alike.setdefault((weight.shape, num_projections), []).append(weight)
-        groups = [{"params": group, "num_projections": number} for (_, number), group in alike.items()]
+            alike.setdefault((len(weight) // num_projections, weight.shape[1]), []).append(weight)
+        groups = [{"params": group, "projection_rows": rows} for (rows, _), group in alike.items()]
         super().__init__(groups, {"lr": 0.0, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Make a step with all weights that have a gradient; those of one shape are moved together."""
+        """Make a step with all weights that have a gradient; projections of one shape are moved together."""
         for group in self.param_groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
             if not weights:
@@ -97,14 +97,14 @@ class Muon(Optimizer):
                 is_skipped, rate = self.found_inf > 0.0, rate * (1.0 - self.found_inf)
                 gradients = [torch.where(is_skipped, *pair) for pair in zip(momenta, gradients, strict=True)]
             torch._foreach_lerp_(momenta, gradients, 1.0 - _MOMENTUM)
-            updates = torch.stack(torch._foreach_lerp(gradients, momenta, _MOMENTUM))  # Nesterov's
-            projections = updates.unflatten(1, (group["num_projections"], -1)).flatten(0, 1)
+            updates = torch.cat(torch._foreach_lerp(gradients, momenta, _MOMENTUM))  # Nesterov's
+            projections = updates.unflatten(0, (-1, group["projection_rows"]))
             size = rate * _UPDATE_SIZE * math.sqrt(max(projections.shape[1:]))
             # On a CPU, few enough at once to stay in its cache.
             at_once = max(1, (2**18 if updates.is_cpu else 2**27) // projections[0].numel())
             orthogonal = torch.cat([orthogonalize(some) for some in projections.split(at_once)])
             torch._foreach_mul_(weights, 1.0 - rate * group["weight_decay"])
-            torch._foreach_sub_(weights, orthogonal.mul_(size).view_as(updates).unbind())
+            torch._foreach_sub_(weights, orthogonal.mul_(size).flatten(0, 1).split([len(weight) for weight in weights]))
 
 
 def orthogonalize(matrices: Float[Tensor, "batch rows columns"]) -> Float[Tensor, "batch rows columns"]:

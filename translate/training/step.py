@@ -174,6 +174,12 @@ class DeviceBatch(NamedTuple):
     target_ids: Int[Tensor, " target"]  # the next token at each target position that is not padding
     real: Int[Tensor, " real"] | None  # where these positions are in (batch, target), flattened; None: packed
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All tensors of the batch."""
+        fields = chain.from_iterable(part if isinstance(part, PackedSequences) else [part] for part in self)
+        return [field for field in fields if isinstance(field, Tensor)]
+
     def map(self, function: Callable[[Tensor], Tensor]) -> "DeviceBatch":
         """The same batch with a function applied to each tensor."""
 
@@ -194,7 +200,7 @@ def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout, i
     repeats = 2 if is_doubled else 1
 
     def lay_out(ids: Tensor) -> Tensor | PackedSequences:
-        ids = ids.repeat(repeats, 1)
+        ids = ids.repeat(repeats, 1) if is_doubled else ids
         if layout == "padded":
             return ids
         return flatten(ids, pad_id=PAD_ID) if layout == "flattened" else pack(ids, pad_id=PAD_ID, is_flash=is_flash)
@@ -205,15 +211,9 @@ def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout, i
     on_host = DeviceBatch(lay_out(batch.source_ids), lay_out(batch.target_input_ids), target_ids, real)
     if device.type == "cpu":
         return on_host
-    tensors: list[Tensor] = []
-
-    def collect(tensor: Tensor) -> Tensor:
-        tensors.append(tensor)
-        return tensor
-
-    on_host.map(collect)
-    copies = iter(copy_all_to_device(tensors, device))
-    return on_host.map(lambda _: next(copies))
+    tensors = on_host.tensors
+    copies = dict(zip(tensors, copy_all_to_device(tensors, device), strict=True))
+    return on_host.map(copies.__getitem__)
 
 
 class TrainingForward(nn.Module):
