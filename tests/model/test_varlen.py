@@ -4,16 +4,18 @@ import itertools
 from collections.abc import Callable
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.attention.varlen as varlen
 from harness import in_order
 from torch import Tensor
 
+from translate.data.batching import cut_batches, order_by_length
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from translate.model.masks import varlen_mask
-from translate.model.varlen import PackedSequences, flash_attention, flatten, pack, why_no_flash_attention
+from translate.model.varlen import PackedSequences, fill_up, flash_attention, flatten, pack, why_no_flash_attention
 
 PAD = 3
 VOCAB = 23
@@ -143,7 +145,7 @@ def each_by_itself(
 ) -> Tensor:  # fmt: skip
     """With the arguments of PyTorch 2.11 and later."""
     assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
-    assert (max_q, max_k) == (int(cu_seq_q.diff().max()), int(cu_seq_k.diff().max()))
+    assert (max_q, max_k) == (128, 128) and max(int(ends.diff().max()) for ends in (cu_seq_q, cu_seq_k)) <= 128
     assert cu_seq_q[-1] == len(query) and cu_seq_k[-1] == len(key) == len(value)
     outputs = []
     for (q, q_end), (k, k_end) in zip(
@@ -176,6 +178,65 @@ def test_flash_attention_is_told_what_it_needs(
     source, target = (pack(padded(lengths, width=13), pad_id=PAD) for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS))
     flash = decode(model, source._replace(is_flash=True), target._replace(is_flash=True))
     torch.testing.assert_close(flash, decode(model, source, target), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("batch_tokens", [24, 2400])
+def test_filling_up_changes_no_real_number(
+    build: Build, monkeypatch: pytest.MonkeyPatch, positions: str, batch_tokens: int
+) -> None:
+    monkeypatch.setattr(varlen, "varlen_attn", each_by_itself)
+    model = build(positions=positions, max_positions=13)
+    packed = [pack(padded(each, width=13), pad_id=PAD, is_flash=True) for each in (SOURCE_LENGTHS, TARGET_LENGTHS)]
+    source, target = (fill_up(each, pad_id=PAD, batch_tokens=batch_tokens) for each in packed)
+    assert source.ids.shape[1] > 19 and target.ids.shape[1] > 24
+    expected, filled = decode(model, *packed), decode(model, source, target)
+    torch.testing.assert_close(filled[:24], expected, rtol=0, atol=1e-10)
+    parameters = {name: each for name, each in model.named_parameters() if name != "output.weight"}
+    direction = torch.randn_like(expected)
+    wanted = torch.autograd.grad(expected, list(parameters.values()), direction)
+    found = torch.autograd.grad(filled[:24], list(parameters.values()), direction)
+    for name, mine, other in zip(parameters, found, wanted, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-9, msg=name)
+
+
+def test_what_fills_a_row_up() -> None:
+    source, target = (pack(padded(each, width=13), pad_id=PAD) for each in (SOURCE_LENGTHS, TARGET_LENGTHS))
+    filled = fill_up(source, pad_id=PAD, batch_tokens=24)  # a full row is 24 + 1 tokens, rounded up to 32
+    assert filled.ids.tolist() == [[*source.ids[0].tolist(), *[PAD] * 5]]
+    assert filled.cu_seqlens.tolist() == [0, 2, 13, 18, 19, 24, 24, 24, 24] and filled.cu_seqlens.dtype == torch.int32
+    assert filled.positions.tolist() == [*source.positions.tolist(), *[0] * 5]
+    longer = fill_up(target, pad_id=PAD, batch_tokens=12)
+    assert longer.ids.shape == (1, 32) and longer.cu_seqlens.tolist() == [0, 7, 10, 23, 24, 32, 32, 32, 32]
+
+
+@pytest.mark.parametrize("batch_tokens", [40, 1250, 4096, 25_000])
+def test_few_shapes_with_little_padding(batch_tokens: int) -> None:
+    generator = np.random.default_rng(7)
+    means = np.exp(generator.normal(2.7, 0.5, 100 * batch_tokens // 16))
+    sides = [np.clip(generator.normal(means, means / 7), 1, batch_tokens).astype(np.int64) for _ in range(2)]
+    order = order_by_length(*sides, generator=generator)
+    borders = cut_batches(np.maximum(*sides)[order], max_tokens=batch_tokens)
+    rows, numbers, num_real, num_tokens = set(), set(), 0, 0
+    for pairs in np.split(order, borders[1:-1]):
+        filled = []
+        for lengths in (side[pairs].tolist() for side in sides):
+            ends = torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32)
+            ids = torch.zeros(1, int(ends[-1]), dtype=torch.long)
+            filled.append(
+                fill_up(PackedSequences(ids, ends, ids[0], max(lengths)), pad_id=PAD, batch_tokens=batch_tokens)
+            )
+            num_real += ids.numel()
+        source, target = (each.cu_seqlens.diff() for each in filled)
+        assert torch.equal(source > 0, target > 0)
+        assert max(int(side[len(pairs) :].max()) for side in (source, target)) <= 128
+        assert len(source).bit_count() == 1 and len(source) < 2 * int((source > 0).sum())
+        rows.add(tuple(each.ids.shape[1] for each in filled))
+        numbers.add(len(source))
+        num_tokens += sum(each.ids.numel() for each in filled)
+    assert len(borders) > 80 and len(numbers) <= 8
+    if batch_tokens > 4000:
+        assert len(rows) <= 21 and num_real > 0.97 * num_tokens
 
 
 def test_torch_takes_the_arguments_and_gives_the_shape() -> None:

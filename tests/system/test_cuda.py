@@ -98,7 +98,7 @@ def some_batch(*, seed: int = 1) -> Batch:
 
 def loss_and_gradients(model: Transformer, precision: MixedPrecision, layout: BatchLayout) -> list[Tensor]:
     with precision.in_step():
-        batch = move_to_device(some_batch(), precision.device, layout=layout)
+        batch = move_to_device(some_batch(), precision.device, layout=layout, batch_tokens=1024)
         with precision.autocast():
             hidden = TrainingForward(model)(batch)
             loss = label_smoothed_loss(hidden, model.output.weight, batch.target_ids, smoothing=0.1)

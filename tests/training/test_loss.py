@@ -49,6 +49,17 @@ def test_agrees_with_torch_in_value_and_gradient_over_all_chunks(
     assert ours.tokens == num_targets and not ours.nll.requires_grad
 
 
+def test_vectors_after_the_last_target_count_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("translate.training.loss._rows", lambda vocab_size, elements: 128 if elements > 2**20 else 50)
+    hidden, weight, bias = (
+        torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ((300, 6), (11, 6), (11,))
+    )
+    targets, wanted = torch.randint(11, (107,)), [hidden, weight, bias]
+    ours = label_smoothed_loss(hidden, weight, targets, bias=bias, smoothing=0.1)
+    expected = reference(hidden[:107] @ weight.t() + bias, targets, 0.1)
+    torch.testing.assert_close(with_gradients(ours, *wanted), with_gradients(expected, *wanted), rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize("num_targets", [1, 65, 300])
 def test_r_drop_agrees_with_torch_in_value_and_gradient(num_targets: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("translate.training.loss._rows", lambda vocab_size, elements: 128 if elements > 2**20 else 50)

@@ -85,12 +85,14 @@ def some_batch() -> Batch:
 
 def test_what_a_padded_and_a_packed_batch_hold() -> None:
     batch = collate([EncodedPair([5, 6], [7, 8]), EncodedPair([9], [])], [0, 1])
-    padded, packed = (move_to_device(batch, CPU, layout=layout) for layout in ("padded", "flash"))
+    padded, packed = (move_to_device(batch, CPU, layout=layout, batch_tokens=128) for layout in ("padded", "flash"))
     assert padded.real is not None and padded.real.tolist() == [0, 1, 2, 3]
     assert padded.target_ids.tolist() == packed.target_ids.tolist() == [7, 8, EOS_ID, EOS_ID]
     assert isinstance(packed.source, PackedSequences) and isinstance(packed.target_input, PackedSequences)
-    assert packed.source.is_flash and packed.source.ids.tolist() == [[5, 6, EOS_ID, 9, EOS_ID]]
-    assert packed.target_input.ids.tolist() == [[BOS_ID, 7, 8, BOS_ID]]
+    assert packed.source.is_flash and packed.source.ids.tolist() == [[5, 6, EOS_ID, 9, EOS_ID, *[PAD_ID] * 3]]
+    assert packed.target_input.ids.tolist() == [[BOS_ID, 7, 8, BOS_ID, *[PAD_ID] * 4]]
+    assert packed.source.cu_seqlens.tolist() == [0, 3, 5, 8, 8]
+    assert packed.target_input.cu_seqlens.tolist() == [0, 3, 4, 8, 8]
     assert (packed.source.max_seqlen, packed.target_input.max_seqlen) == (3, 3)
 
 
@@ -100,7 +102,7 @@ def test_both_layouts_give_the_same_loss_and_gradients(positions: str, dtype: to
     model, batch = build(positions=positions), some_batch()
 
     def loss_and_gradients(layout: BatchLayout) -> tuple[Tensor, list[Tensor]]:
-        on_device = move_to_device(batch, CPU, layout=layout)
+        on_device = move_to_device(batch, CPU, layout=layout, batch_tokens=512)
         with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
             loss = label_smoothed_loss(
                 TrainingForward(model)(on_device), model.output.weight, on_device.target_ids, smoothing=0.1

@@ -2,7 +2,7 @@
 
 from translate.model.classifier import SequenceClassifier
 from translate.model.transformer import Decoder, Encoder, Memory, Transformer, log_probabilities
-from translate.model.varlen import PackedSequences, flatten, pack
+from translate.model.varlen import PackedSequences, fill_up, flatten, pack
 
 __all__ = [
     "Decoder",
@@ -11,6 +11,7 @@ __all__ = [
     "PackedSequences",
     "SequenceClassifier",
     "Transformer",
+    "fill_up",
     "flatten",
     "log_probabilities",
     "pack",

@@ -3,18 +3,22 @@
 Linear layers and norms treat each token separately, so a row is fine for them. Only attention must know where a
 sequence begins and ends. Flash attention takes these offsets (`cu_seqlens`); without it, attention pads internally.
 
-`pack` removes the padding. `flatten` keeps it and pads the row, so products have few different sizes.
+`pack` removes the padding. `flatten` keeps it and pads the row, so products have few different sizes. `fill_up` pads a
+packed row, so that batches have few shapes on a GPU too.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 _ROUNDED_TOKENS = 64
+_FLASH_BLOCK = 128  # queries that a flash kernel takes at once, so a longer `max_seqlen` up to there costs nothing
 
 
 class PackedSequences(NamedTuple):
@@ -64,7 +68,8 @@ def flatten(ids: Int[Tensor, "batch position"], *, pad_id: int) -> PackedSequenc
     compiles a kernel for it. Sequences on the CPU, as for `pack`.
     """
     row = F.pad(ids.flatten(), (0, -ids.numel() % _ROUNDED_TOKENS), value=pad_id)[None]
-    return PackedSequences(row, _cu_seqlens(ids != pad_id), torch.arange(row.shape[1]), ids.shape[1], is_padded=True)
+    cu_seqlens, slots = _cu_seqlens(ids.numpy() != pad_id), torch.arange(row.shape[1])
+    return PackedSequences(row, cu_seqlens, slots, ids.shape[1], is_padded=True)
 
 
 def pack(ids: Int[Tensor, "batch position"], *, pad_id: int, is_flash: bool = False) -> PackedSequences:
@@ -74,15 +79,41 @@ def pack(ids: Int[Tensor, "batch position"], *, pad_id: int, is_flash: bool = Fa
         ids: On the CPU, where the resulting sizes are known without waiting for a device. Each sequence has at least
             one token, and its padding on the right.
     """
-    real = ids != pad_id
-    cu_seqlens = _cu_seqlens(real)
-    max_seqlen = int(cu_seqlens.diff().max())
-    slots = real[:, :max_seqlen].flatten().nonzero()[:, 0]
-    return PackedSequences(ids[real][None], cu_seqlens, slots, max_seqlen, is_flash)
+    rows = ids.numpy()
+    real = rows != pad_id
+    max_seqlen = int(real.sum(axis=1).max())
+    row, slots = (torch.from_numpy(each) for each in (rows[real], np.flatnonzero(real[:, :max_seqlen])))
+    return PackedSequences(row[None], _cu_seqlens(real), slots, max_seqlen, is_flash)
 
 
-def _cu_seqlens(real: Bool[Tensor, "batch position"]) -> Int[Tensor, " sequences_and_end"]:
-    return F.pad(real.sum(dim=1).cumsum(dim=0), (1, 0)).int()
+def fill_up(packed: PackedSequences, *, pad_id: int, batch_tokens: int) -> PackedSequences:
+    """Add sequences of padding to packed ones, so that few shapes occur; for flash attention, which skips empty ones.
+
+    Rows have lengths that are a sixteenth of a full batch apart, and the number of sequences is a power of two. As the
+    backward pass reserves memory for each sequence, there is no fixed number, which would be several times as large.
+    Real tokens keep their places. Padding comes after them, in as many sequences on both sides of a batch, none of
+    which is empty on one side alone: the kernels divide by a sum over keys.
+
+    Args:
+        batch_tokens: The tokens of a full batch. A row may be longer.
+    """
+    num_tokens, num_sequences = packed.ids.shape[1], len(packed.cu_seqlens) - 1
+    spacing = max(8, batch_tokens // 128 * 8)
+    num_added = 1 + spacing // 120  # sequences of padding: of 1 to 128 tokens each
+    full = -(-(batch_tokens + num_added) // 8) * 8
+    length = full - (full - num_tokens - num_added) // spacing * spacing
+    ends = num_tokens + np.arange(1, num_added + 1) * (length - num_tokens) // num_added
+    num_empty = 2 ** (num_sequences + num_added - 1).bit_length() - num_sequences - num_added
+    cu_seqlens = np.concatenate([packed.cu_seqlens.numpy(), ends, np.full(num_empty, length)])
+    return packed._replace(
+        ids=F.pad(packed.ids, (0, length - num_tokens), value=pad_id),
+        cu_seqlens=torch.from_numpy(cu_seqlens.astype(np.int32)),
+        slots=F.pad(packed.slots, (0, length - num_tokens)),  # at position 0
+    )
+
+
+def _cu_seqlens(real: NDArray[np.bool_]) -> Int[Tensor, " sequences_and_end"]:
+    return torch.from_numpy(np.concatenate([[0], real.sum(axis=1).cumsum()]).astype(np.int32))
 
 
 class VarlenMask(NamedTuple):
@@ -109,10 +140,11 @@ def flash_attention(
 
     query, key, value = (heads.squeeze(0).transpose(0, 1) for heads in (query, key, value))  # (token, heads, head_dim)
     q, k = mask.query, mask.key
+    max_q, max_k = (-(-longest // _FLASH_BLOCK) * _FLASH_BLOCK for longest in (q.max_seqlen, k.max_seqlen))
     causal: dict[str, Any] = {"window_size": (-1, 0) if mask.is_causal else (-1, -1)}
     if "window_size" not in (varlen_attn.__kwdefaults__ or {}):  # PyTorch 2.10
         causal = {"is_causal": mask.is_causal}
-    output = varlen_attn(query, key, value, q.cu_seqlens, k.cu_seqlens, q.max_seqlen, k.max_seqlen, **causal)
+    output = varlen_attn(query, key, value, q.cu_seqlens, k.cu_seqlens, max_q, max_k, **causal)
     assert isinstance(output, Tensor)
     return output.transpose(0, 1)[None]
 

@@ -185,7 +185,7 @@ def _widen(gradients: Sequence[Tensor]) -> list[Tensor]:
     wide = [torch.empty_like(each, dtype=torch.float32) if each.itemsize < 4 else each for each in gradients]
     copied = [pair for pair in zip(wide, gradients, strict=True) if pair[0] is not pair[1]]
     if copied:
-        torch._foreach_copy_(*map(list, zip(*copied, strict=True)))
+        torch._foreach_copy_([new for new, _ in copied], [narrow for _, narrow in copied])
     return wide
 
 

@@ -39,7 +39,8 @@ def label_smoothed_loss(
     distributions, KL(P‖Q) + KL(Q‖P); that is half of the paper's, as each target counts once.
 
     Args:
-        hidden: A vector for each target; two with R-Drop.
+        hidden: A vector for each target, and perhaps more after them, which count for nothing; with R-Drop exactly two
+            for each target.
         target_ids: The next token of each vector; none is padding.
         smoothing: Probability mass moved from the target to all tokens, the target among them.
         r_drop: Alpha of R-Drop; 0 is a single pass.
@@ -70,8 +71,9 @@ class _LabelSmoothedLoss(torch.autograd.Function):
         device, exact = hidden.device.type, torch.promote_types(weight.dtype, torch.float32)
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
         wants_gradient, wants_weight_gradient, wants_bias_gradient, *_ = ctx.needs_input_grad
-        vocab_size, num_targets, d_model = len(weight), len(target_ids), hidden.shape[-1]
-        passes = hidden.detach().view(2 if r_drop else 1, num_targets, d_model)
+        vocab_size, d_model = weight.shape
+        passes = hidden.detach().view(2 if r_drop else 1, -1, d_model)
+        num_rows = passes.shape[1]
         narrow = weight.detach().to(dtype)
         gradient = torch.empty_like(passes)
         weight_gradient: Any = None
@@ -79,8 +81,8 @@ class _LabelSmoothedLoss(torch.autograd.Function):
         sums = torch.zeros(2, dtype=exact, device=hidden.device)
         step = _rows(vocab_size * len(passes), elements=2**24 if device == "cpu" else 2**27)
         with torch.autocast(device, enabled=False):
-            for first in range(0, num_targets or 1, step):
-                rows = slice(first, min(first + step, num_targets))
+            for first in range(0, num_rows or 1, step):
+                rows = slice(first, min(first + step, num_rows))
                 some = F.pad(passes[:, rows].to(dtype), (0, 0, 0, -(rows.stop - first) % _ROUNDED_ROWS)).flatten(0, 1)
                 logits = some @ narrow.t()
                 if bias is not None:

@@ -31,9 +31,11 @@ _PARTS = {  # what `training.freeze` names, and patterns of the parameters' name
     "encoder": r"encoder\.(?!embedder\.)",
     "decoder": r"decoder\.(?!embedder\.)|output\.",
 }
-# For `try_settings`. All sizes differ, also those of packed batches (113 and 157 tokens, 23 offsets), and no model has
-# them: torch.compile takes sizes that are equal when it compiles for one size, and compiles again if they differ.
-_TRIAL = collate([EncodedPair([5] * 28, [6] * 30), *[EncodedPair([6] * 3, [7] * 5)] * 21], range(22))
+# For `try_settings`. All sizes differ, also those of packed batches (293 and 421 tokens, 68 offsets; filled up 296, 424
+# and 129), and no model has them: torch.compile takes sizes that are equal when it compiles for one size, and compiles
+# again if they differ.
+_TRIAL = collate([EncodedPair([5] * 28, [6] * 24), *[EncodedPair([6] * 3, [7] * 5)] * 66], range(67))
+_TRIAL_BATCH_TOKENS = 128  # so that rows are filled up to a multiple of 8
 # Files may move: the content of the training corpora is compared by fingerprint.
 LOCATIONS = (
     *("data.train", "data.validation", "data.test", "data.root", "training.initialize_from"),
@@ -190,7 +192,8 @@ def try_settings(
                 dtype = precision.dtype if world.size == 1 else torch.float32  # of the weights, as in the training
                 forward = ThreadParallel(TrainingForward(tried), num_workers=1, num_threads=1, dtype=dtype)
                 optimizers = build_optimizers(tried, settings)
-                step = TrainStep(tried, optimizers, settings, precision=precision, parallel=forward, layout=layout)
+                small = settings.model_copy(update={"batch_tokens": _TRIAL_BATCH_TOKENS})
+                step = TrainStep(tried, optimizers, small, precision=precision, parallel=forward, layout=layout)
                 step([_TRIAL], number=1, learning_rate=0.0)
                 step.check_last_step()
         except Exception as error:  # from any library involved

@@ -15,7 +15,7 @@ from translate.data.batching import Batch
 from translate.data.tokenizer import PAD_ID
 from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
-from translate.model import PackedSequences, Transformer, flatten, pack
+from translate.model import PackedSequences, Transformer, fill_up, flatten, pack
 from translate.model.device import (
     compiles_for_each_shape,
     copy_all_to_device,
@@ -86,10 +86,13 @@ class TrainStep:
         settings, precision, parallel, model = self.settings, self.precision, self.parallel, self.model
         num_tokens = sum(batch.num_target_tokens for batch in batches)
         micro_batches = split_into_micro_batches(batches, parallel.num_workers, seed=settings.seed, step=number)
+        full = settings.num_batch_tokens * len(batches) // len(micro_batches)
         is_scaled, r_drop = precision.name == "fp16", settings.r_drop
 
         def forward_backward(micro_batch: MicroBatch, backward: Callable[[Tensor], None]) -> Float[Tensor, " sums"]:
-            batch = move_to_device(micro_batch.batch, precision.device, layout=self.layout, is_doubled=r_drop > 0.0)
+            batch = move_to_device(
+                micro_batch.batch, precision.device, layout=self.layout, batch_tokens=full, is_doubled=r_drop > 0.0
+            )
             with dropout_seeded(*micro_batch.seed, device=precision.device):
                 with precision.autocast():
                     hidden = parallel.forward(batch)
@@ -190,11 +193,15 @@ class DeviceBatch(NamedTuple):
         return DeviceBatch(apply(self.source), apply(self.target_input), function(self.target_ids), real)
 
 
-def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout, is_doubled: bool = False) -> DeviceBatch:
+def move_to_device(
+    batch: Batch, device: torch.device, *, layout: BatchLayout, batch_tokens: int, is_doubled: bool = False
+) -> DeviceBatch:
     """Lay out a batch and copy it to the model's device at once, without waiting for the device.
 
     Args:
-        is_doubled: Repeat all pairs after the last one, as R-Drop needs; each target counts once.
+        batch_tokens: The tokens of a full batch, which decide how long the rows of the layout `flash` are.
+        is_doubled: Repeat all pairs after the last one, as R-Drop needs; each target counts once. Rows are not filled
+            up then, because their second half belongs to the second pass.
     """
     is_real = batch.target_output_ids != PAD_ID
     repeats = 2 if is_doubled else 1
@@ -203,7 +210,10 @@ def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout, i
         ids = ids.repeat(repeats, 1) if is_doubled else ids
         if layout == "padded":
             return ids
-        return flatten(ids, pad_id=PAD_ID) if layout == "flattened" else pack(ids, pad_id=PAD_ID, is_flash=is_flash)
+        if layout == "flattened":
+            return flatten(ids, pad_id=PAD_ID)
+        packed = pack(ids, pad_id=PAD_ID, is_flash=is_flash)
+        return fill_up(packed, pad_id=PAD_ID, batch_tokens=batch_tokens) if is_flash and not is_doubled else packed
 
     is_flash, is_packed = layout == "flash", layout in ("packed", "flash")
     real = None if is_packed else is_real.repeat(repeats, 1).flatten().nonzero()[:, 0]
@@ -223,8 +233,8 @@ class TrainingForward(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, batch: DeviceBatch) -> Float[Tensor, "real d_model"]:
-        """The decoder's vectors at the target positions that are not padding."""
+    def forward(self, batch: DeviceBatch) -> Float[Tensor, "vector d_model"]:
+        """The decoder's vectors at the target positions that are not padding, and then those that fill a row up."""
         hidden = self.model.decoder(batch.target_input, self.model.encoder(batch.source)).flatten(0, 1)
         return hidden if batch.real is None else hidden.index_select(0, batch.real)
 
