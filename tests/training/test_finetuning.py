@@ -15,7 +15,7 @@ from translate.config.load import load_config
 from translate.config.schema import Config
 from translate.data.tokenizer import PAD_ID
 from translate.errors import InputError
-from translate.runs.checkpoint import read_tensors
+from translate.runs.checkpoint import read_tensors, write_tensors
 from translate.runs.directory import RunDirectory
 from translate.runs.metrics import best_record, read_metrics
 from translate.runs.run import open_run
@@ -54,6 +54,35 @@ def tune(straight: Path, tmp_path: Path) -> Tune:
     shutil.copytree(straight, tmp_path / "base")
     (tmp_path / "tune.yaml").write_text(_CONFIG)
     return lambda *overrides: load_config(str(tmp_path / "tune.yaml"), overrides, require_files=True).config
+
+
+@pytest.mark.parametrize("what", ["training.freeze=[encoder,decoder.0]", "training.lora_rank=3"])
+def test_frozen_weights_in_bf16(tune: Tune, tmp_path: Path, what: str) -> None:
+    """Their products are in bf16 anyway: a base run in bf16 gives the same steps, and a continued run is exact."""
+    best = RunDirectory(tmp_path / "base").checkpoint("best")
+    tensors, metadata, _ = read_tensors(best)
+    write_tensors(best, {name: tensor.bfloat16() for name, tensor in tensors.items()}, metadata)
+    config = tune(what, "training.precision=bf16", "training.frozen_precision=bf16")
+    run_training(config, tmp_path / "straight")
+    stop_training(config, tmp_path / "run", in_step=3)
+    run_training(config, tmp_path / "run", resume=True)
+    assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
+    run_training(tune(what, "training.precision=bf16"), tmp_path / "fp32")
+    losses = [[each["loss"] for each in records_of(tmp_path / name, "validation")] for name in ("straight", "fp32")]
+    runs = [open_run(tmp_path / name).load_model("last").model for name in ("straight", "fp32")]
+    assert all(parameter.dtype == torch.float32 for run in runs for parameter in run.parameters())
+    if "lora" in what:
+        assert losses[0][0] == losses[1][0] != losses[0][1]  # A is drawn otherwise, and B is zero
+    else:
+        assert losses[0] == losses[1]
+        assert all(torch.equal(one, other) for one, other in zip(*(run.parameters() for run in runs), strict=True))
+    stored = read_tensors(RunDirectory(tmp_path / "straight").checkpoint("best")).tensors
+    narrow = {name for name, tensor in stored.items() if tensor.dtype == torch.bfloat16}
+    changed = "decoder.layers.1" if "freeze" in what else "input_projection.weight"
+    frozen = {name for name in stored if ".layers." in name and "norm" not in name and changed not in name}
+    assert narrow == frozen
+    with pytest.raises(InputError, match=r"training\.frozen_precision = 'bf16' needs training\.precision = 'bf16'"):
+        tune(what, "training.frozen_precision=bf16")
 
 
 def test_the_first_loss_is_that_of_the_run(tune: Tune, tmp_path: Path) -> None:

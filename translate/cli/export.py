@@ -29,6 +29,9 @@ def import_(
         list[Path] | None,
         Option(metavar="FILE", help="Keep only the subwords that occur in this text; may be given several times."),
     ] = None,
+    precision: Annotated[
+        Literal["fp32", "bf16"], Option(help="Store the weights in bf16, in half of the space, after the check.")
+    ] = "fp32",
 ) -> None:
     """Convert another toolkit's model into a run, and check that it gives the same numbers.
 
@@ -56,12 +59,14 @@ def import_(
         command=["translate", *sys.argv[1:]],
         keep_languages=[code for code in keep_languages.split(",") if code],
         texts=text or [],
+        precision=precision,
     )
     seconds = time.perf_counter() - started
     data, sizes = converted.config.data, dict.fromkeys(f"{side.vocab_size:,}" for side in converted.tokenizers[:2])
     parameters = f"{converted.model.num_parameters:,} parameters"
     logger.info(f"Model: {Languages(data)}, {parameters}, {' and '.join(sizes)} subwords")
-    logger.info(f"{run}: imported in {seconds:.1f} s; it gives the same numbers. Next: translate decode {run}")
+    rounded = " before rounding to bf16" if precision == "bf16" else ""
+    logger.info(f"{run}: imported in {seconds:.1f} s; it gives the same numbers{rounded}. Next: translate decode {run}")
 
 
 def export(

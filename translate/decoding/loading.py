@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, NamedTuple
 
+import torch
+
 from translate.config.decoding import DecodingConfig
 from translate.config.languages import UNKNOWN
 from translate.config.load import override_decoding
@@ -115,7 +117,7 @@ def load_own_translator(
     Args, Raises: As in `load_translator`.
     """
     run = open_run(run)
-    loaded = run.load_model(checkpoint)
+    loaded = run.load_model(checkpoint, as_stored=True)
     config = override_decoding(run.config, options or {}).decoding_settings()
     if config.precision == "auto":
         config = config.model_copy(update={"precision": "fp32"})
@@ -146,7 +148,7 @@ def _load_other(other: SavedRun, first: SavedRun, config: DecodingConfig, *, che
             f"{other} translates {theirs}, and {first} {ours}: models that decode together must have all directions of"
             " the first, and the same data.language_tags and data.language_tag"
         )
-    return _prepare(other.load_model(checkpoint).model, config)
+    return _prepare(other.load_model(checkpoint, as_stored=True).model, config)
 
 
 def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
@@ -160,11 +162,15 @@ def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
 
 
 def set_precision(model: Transformer, precision: str) -> Transformer:
-    """Give a model the precision that a config names, in place."""
-    if precision == "bf16":
+    """Give a model the precision that a config names, in place.
+
+    With int8 it only searches what CTranslate2 cannot: it is in bf16 if weights are, and in fp32 otherwise.
+    """
+    is_narrow = any(weight.dtype == torch.bfloat16 for weight in model.parameters())
+    if precision == "bf16" or (precision == "int8" and is_narrow):
         limit_kernel_caches()
-        model = model.bfloat16()
-    return model
+        return model.bfloat16()
+    return model.float()
 
 
 def resolve_auto(config: DecodingConfig, *, others: Sequence[str] = ()) -> DecodingConfig:

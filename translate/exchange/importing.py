@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -56,6 +56,7 @@ def import_model(
     command: Sequence[str],
     keep_languages: Sequence[str] = (),
     texts: Sequence[Path] = (),
+    precision: Literal["fp32", "bf16"] = "fp32",
 ) -> ImportedModel:
     """Write a run of another toolkit's model, after checking that it gives the same numbers.
 
@@ -67,6 +68,7 @@ def import_model(
         command: The command that the user typed, which the run records.
         keep_languages: The languages of a multilingual model to keep; empty: all. See `prune`.
         texts: Files whose subwords are kept; empty: all subwords are.
+        precision: Type of the run's weights, which are rounded to it after the check.
 
     Returns:
         What the run has.
@@ -102,6 +104,8 @@ def import_model(
         "read_with": foreign.reader,
         "files": {file.name: fingerprint(file) for file in foreign.files},
     }
+    if precision == "bf16":
+        imported.model.bfloat16()
     with atomic_folder(run) as temporary:
         config, tokenizers, provenance = imported.config, imported.tokenizers, {"imported": origin}
         new = create_run(temporary, config=config, tokenizers=tokenizers, command=command, provenance=provenance)

@@ -103,7 +103,10 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
                 if name.startswith(prefix)
             }
             short_names = {name: short for short, name in chosen.items()}
-            check_loading(path, 4 * sum(math.prod(file.get_slice(name).get_shape()) for name in chosen.values()))
+            parts = [file.get_slice(name) for name in chosen.values()]
+            check_loading(
+                path, sum((2 if "16" in part.get_dtype() else 4) * math.prod(part.get_shape()) for part in parts)
+            )
             for name in names:
                 tensor = file.get_tensor(name)
                 _update_digest(digest, name, tensor)

@@ -54,7 +54,8 @@ class InitialWeights(NamedTuple):
     def give_to(self, model: Transformer, *, seed: int, related: Sequence[Mapping[int, int]] = ({}, {})) -> None:
         """Give a model these weights. New rows of a larger vocabulary are the mean of the others plus a little noise.
 
-        So the logit of a new entry is near the mean of all, and the other probabilities hardly change.
+        So the logit of a new entry is near the mean of all, and the other probabilities hardly change. Weights that are
+        stored in bf16 stay in bf16. They are moved, not copied: this works once.
 
         Args:
             related: New ids of the source and of the target that get the rows of other ids instead.
@@ -64,15 +65,16 @@ class InitialWeights(NamedTuple):
         Raises:
             RunError: They do not fit the model.
         """
-        generator, tensors = torch.Generator().manual_seed(seed), dict(self.tensors)
+        generator, tensors = torch.Generator().manual_seed(seed), self.tensors
         for name, parameter in get_parameters(model).items():
             rows = tensors.get(name)
             if rows is not None and rows.shape[1:] == parameter.shape[1:] and 0 < len(rows) < len(parameter):
                 noise = torch.randn(len(parameter) - len(rows), *rows.shape[1:], generator=generator)
-                tensors[name] = torch.cat([rows, rows.mean(0) + _NOISE * rows.std(0) * noise])
+                exact = rows.float()
+                tensors[name] = torch.cat([exact, exact.mean(0) + _NOISE * exact.std(0) * noise])
                 for token, same in related[not name.startswith("encoder")].items():
                     tensors[name][token] = rows[same]
-        set_parameters(model, tensors, name=str(self.file))
+        set_parameters(model, tensors, name=str(self.file), dtype=None)
 
 
 def check_languages(config: Config, base: Languages, *, run: Path) -> None:

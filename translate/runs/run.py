@@ -89,23 +89,28 @@ class SavedRun:
 
         return read_weights(self.check().files, checkpoint)
 
-    def load_model(self, checkpoint: Checkpoint = "best", *, device: "torch.device | None" = None) -> "LoadedModel":
+    def load_model(
+        self, checkpoint: Checkpoint = "best", *, device: "torch.device | None" = None, as_stored: bool = False
+    ) -> "LoadedModel":
         """Load the model, ready to translate.
 
         Args:
             checkpoint: best: chosen on validation; last: the newest; step-N: kept by training. If it has a moving
                 average, that is loaded; LoRA's updates are added to the weights.
+            as_stored: Weights that are stored in bf16 stay in bf16; otherwise all are fp32.
 
         Raises:
             InputError: The run does not have that checkpoint.
             RunError: A file is damaged, or the weights do not fit the model.
         """
+        import torch
+
         from translate.runs.weights import build_model, set_parameters
 
-        config, tokenizers = self.config, self.tokenizers
-        saved, file = self.weights(checkpoint), self.files.checkpoint(checkpoint)
-        model = build_model(config, tokenizers, device=device, saved=file)
-        set_parameters(model, saved.tensors, name=str(file))
+        config, tokenizers, file = self.config, self.tokenizers, self.files.checkpoint(checkpoint)
+        model = build_model(config, tokenizers, device=device, saved=file)  # its memory is not used before it is filled
+        saved = self.weights(checkpoint)
+        set_parameters(model, saved.tensors, name=str(file), dtype=None if as_stored else torch.float32)
         return LoadedModel(self, model.eval(), checkpoint, saved.step, saved.averaged, saved.sha256)
 
 

@@ -82,7 +82,10 @@ def build_model(
     if saved is not None:
         doing, hint = f"loading {saved}", LOADING_HINT
     num_bytes = _WEIGHT_BYTES * count_weights(sizes, tokenizers)
-    for place in {torch.device("cpu"), device or torch.device("cpu")}:
+    cpu = torch.device("cpu")
+    for place in (
+        {cpu, device or cpu} if saved is None else {device or cpu} - {cpu}
+    ):  # reading them checks the memory too
         check_free_memory(num_bytes, place, doing=doing, hint=hint)
     with explain_out_of_memory(doing, hint=hint), contextlib.nullcontext() if saved is None else _NoRandomInit():
         return Transformer(
@@ -108,22 +111,35 @@ def get_parameters(model: torch.nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def set_parameters(model: torch.nn.Module, tensors: Mapping[str, Tensor], *, name: str) -> None:
-    """Give a model saved weights, all or none; see `check_same_tensors`."""
+def set_parameters(
+    model: torch.nn.Module, tensors: dict[str, Tensor], *, name: str, dtype: torch.dtype | None = torch.float32
+) -> None:
+    """Give a model saved weights, all or none; see `check_same_tensors`.
+
+    Each tensor is removed when it is copied, so memory never holds the weights twice.
+
+    Args:
+        dtype: The type of the model's weights from now on; None: the types of the saved ones.
+    """
     check_same_tensors(get_parameters(model), tensors, name=name)
-    model.load_state_dict(dict(tensors), strict=False)  # A tied parameter has several names there.
+    for key, parameter in model.named_parameters():
+        parameter.data = tensors.pop(key).to(parameter.device, dtype, copy=True)
 
 
 def check_same_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Tensor], *, name: str) -> None:
     """Raise a RunError that lists the differences in names, shapes and types between two sets of tensors.
 
+    bf16 and fp32 count as the same type: weights may be saved in bf16.
+
     Args:
         name: The file with the given tensors.
     """
-    has, needs = (
-        {key: f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for key, tensor in tensors.items()}
-        for tensors in (given, expected)
-    )
+
+    def describe(tensor: Tensor) -> str:
+        dtype = torch.float32 if tensor.dtype == torch.bfloat16 else tensor.dtype
+        return f"{tuple(tensor.shape)} {str(dtype).removeprefix('torch.')}"
+
+    has, needs = ({key: describe(tensor) for key, tensor in tensors.items()} for tensors in (given, expected))
     common = sorted(has.keys() & needs.keys())
     different = [f"{key} is {has[key]}, the model's {needs[key]}" for key in common if has[key] != needs[key]]
     missing, unexpected = sorted(expected.keys() - given.keys()), sorted(given.keys() - expected.keys())

@@ -87,9 +87,9 @@ class BestCheckpoint:
         progress, seconds, score, is_best = self.progress, 0.0, None, True
         if self.corpora.validation:
             model = self._build_model()
-            parameters = get_parameters(model)
-            for name, weight in self._weights().items():
-                parameters[name].copy_(full_tensor(weight))
+            weights = self._weights()
+            for name, parameter in model.named_parameters():
+                parameter.data = full_tensor(weights[name]).float()  # the training's own, unless they are in bf16
             result = self._score(model, self.corpora.validation)
             others = self._score(model, self.corpora.validation_also)
             seconds = sum(validation.seconds for validation in (*result.values(), *others.values()))

@@ -27,7 +27,7 @@ def check_training_fits(
     """
     settings, sizes = config.training, config.model
     num_copies = 1 if settings.freeze or settings.lora_rank else 4 + (settings.ema_decay is not None)
-    num_bytes_of_weights = _FP32 * num_weights * num_copies
+    num_bytes_of_weights = (2 if settings.frozen_precision == "bf16" else _FP32) * num_weights * num_copies
     if settings.parallel == "fsdp":
         num_bytes_of_weights //= world.size
     source_tokens, target_tokens = (tokens // world.size for tokens in batch_tokens)  # a step is split among processes

@@ -17,6 +17,7 @@ from translate.model import Transformer
 from translate.model.device import choose_device, explain_out_of_memory, is_asynchronous, threads_per_process
 from translate.model.lora import add_lora
 from translate.model.precision import MixedPrecision, choose_precision
+from translate.model.transformer import product_weights
 from translate.runs.initial import InitialWeights, related_tags
 from translate.runs.weights import build_model, count_weights
 from translate.training.data_parallel import DataParallel, RankParallel, ThreadParallel, choose_workers
@@ -111,7 +112,9 @@ def setup_training(
     def build() -> Transformer:
         num_weights = count_weights(config.model, tokenizers)
         check_training_fits(config, num_weights, device=device, batch_tokens=batch_tokens, world=world)
-        model = build_model(config, tokenizers, device=torch.device("cpu") if on_cpu_first else device)
+        # Random weights decide what LoRA draws next, so they are left out only where this is a choice from the start.
+        saved = initial.file if initial is not None and settings.frozen_precision == "bf16" else None
+        model = build_model(config, tokenizers, device=torch.device("cpu") if on_cpu_first else device, saved=saved)
         if initial is not None:
             initial.give_to(model, seed=settings.seed, related=related_tags(config, tokenizers))
         return model.train()
@@ -130,6 +133,8 @@ def build_train_step(
     Raises:
         InputError: The machine or the model does not have what the settings ask for, or nothing is left to train.
     """
+    if settings.frozen_precision == "bf16" and world.size > 1:
+        raise InputError("training.frozen_precision = bf16 needs a single process")
     world.run_on_all_ranks(lambda: choose_trained_weights(model, settings))
     precision = MixedPrecision.choose(settings, device)
     layout, remark = choose_batch_layout(settings, model.config, precision)
@@ -223,6 +228,8 @@ def try_settings(
 def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None:
     """Freeze what is not trained; for LoRA, add updates to the layers that `training.freeze` does not name.
 
+    Weights are fp32 from then on, except for those of frozen layers with `training.frozen_precision: bf16`.
+
     Embeddings do not belong to a stack, because both may share them; an output layer that is not tied, and its bias,
     belong to the decoder.
 
@@ -251,6 +258,10 @@ def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None
             add_lora(tuned, targets=settings.lora_targets, rank=rank, alpha=alpha, dropout=dropout)
     if model.num_trained_parameters == 0:
         raise InputError(f"training.freeze = [{', '.join(settings.freeze)}] leaves nothing to train: freeze less")
+    for weight in model.parameters():  # those of an imported model may be bf16
+        weight.data = weight.data.float() if weight.dtype == torch.bfloat16 else weight.data
+    for weight in product_weights(model) if settings.frozen_precision == "bf16" else ():
+        weight.data = weight.data if weight.requires_grad else weight.data.bfloat16()
 
 
 def compile_layers(model: Transformer) -> None:

@@ -1,5 +1,6 @@
 """Every shape of model has its exact counterpart in CTranslate2: log-probabilities within 1e-4 nats of ours."""
 
+import copy
 import os
 from pathlib import Path
 from types import ModuleType
@@ -14,9 +15,9 @@ from translate.decoding.engines import ctranslate2_conversion
 from translate.decoding.engines.ctranslate2_conversion import (
     check_conversion,
     convert_model,
-    load_in_fp32,
     write_ctranslate2,
 )
+from translate.decoding.loading import load_translator
 from translate.errors import RunError, import_extra
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.run import open_run
@@ -63,7 +64,27 @@ def test_a_changed_weight_fails_the_check(tmp_path: Path) -> None:
     with torch.no_grad():
         model.decoder.layers[2].cross_attention.input_projection.weight[-1] += 0.1
     with pytest.raises(RunError, match=r"its log-probabilities differ by up to .*0\.0001 is allowed"):
-        check_conversion(load_in_fp32(tmp_path), model, tokenizers)
+        check_conversion(tmp_path, model, tokenizers)
+
+
+def test_a_run_in_bf16(toy: Toy, tmp_path: Path) -> None:
+    """The conversion is in bf16 too, and gives the numbers of the widened weights; nothing else is rounded."""
+    run = write_run(tmp_path / "run", toy.config, toy.tokenizers, copy.deepcopy(toy.model).bfloat16())
+    loaded = open_run(run).load_model(as_stored=True)
+    assert {weight.dtype for weight in loaded.model.parameters()} == {torch.bfloat16}
+    folder = convert_model(loaded, checkpoint="best")  # compares the numbers
+    assert {weight.dtype for weight in loaded.model.parameters()} == {torch.bfloat16}
+    whole = write_run(tmp_path / "whole", toy.config, toy.tokenizers, open_run(run).load_model().model)
+    exact = convert_model(open_run(whole).load_model(), checkpoint="best")
+    sizes = [(each / "model.bin").stat().st_size for each in (folder, exact)]
+    assert sizes[0] < 0.7 * sizes[1]  # its table of positions is fp32
+    for precision in ("fp32", "int8"):
+        options = {"engine": "ctranslate2", "precision": precision, "device": "cpu"}
+        translators = [load_translator(each, options=options) for each in (run, whole)]
+        found = [[each.text for each in one.translator.translate(toy.sources[:9])] for one in translators]
+        assert found[0] == found[1]
+        dtypes = [next(one.model.model.parameters()).dtype for one in translators]
+        assert dtypes == [torch.bfloat16 if precision == "int8" else torch.float32, torch.float32]
 
 
 def test_a_model_is_converted_once(toy: Toy, tmp_path: Path) -> None:

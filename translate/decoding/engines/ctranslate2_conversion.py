@@ -70,22 +70,30 @@ def convert_model(loaded: LoadedModel, *, checkpoint: Checkpoint) -> Path:
         check_folder(folder)
     except RunError:
         shutil.rmtree(folder, ignore_errors=True)
-        if loaded.model.device.type != "cpu" or loaded.model.output.weight.dtype != torch.float32:
-            # The model was moved or rounded after it was loaded.
-            return convert_model(loaded.run.load_model(checkpoint), checkpoint=checkpoint)
+        is_other = loaded.model.device.type != "cpu" or loaded.model.output.weight.dtype != torch.float32
+        if is_other:  # The model was moved or rounded after it was loaded, or is stored in bf16.
+            loaded = loaded.run.load_model(checkpoint, as_stored=True)
         with contextlib.suppress(FileExistsError), atomic_folder(folder) as temporary:  # another process was quicker
-            write_ctranslate2(loaded.model, loaded.tokenizers, temporary)
+            write_ctranslate2(loaded.model, loaded.tokenizers, temporary, release=is_other)
             write_checksums(temporary, {file.name: fingerprint(file) for file in temporary.iterdir()})
     return folder
 
 
 def write_ctranslate2(
-    model: Transformer, tokenizers: Tokenizers, directory: Path, *, quantization: str | None = None
+    model: Transformer,
+    tokenizers: Tokenizers,
+    directory: Path,
+    *,
+    quantization: str | None = None,
+    release: bool = False,
 ) -> None:
     """Write `model.bin`, `config.json` and the vocabularies into a folder, and check that they give our numbers.
 
+    Weights in bf16 are written in bf16. For the check the model is widened to fp32, in place.
+
     Args:
         quantization: What CTranslate2 rounds the weights to, by its name for it, after the check; None: nothing.
+        release: Free the memory of the weights before CTranslate2 loads them; the model cannot be used again.
 
     Raises:
         InputError: The package is not installed.
@@ -93,20 +101,23 @@ def write_ctranslate2(
         OSError: The folder cannot be written to.
     """
     spec = _build_spec(model, tokenizers)
-    spec.optimize(quantization="float32")
+    spec.optimize()
     spec.save(str(directory))
-    check_conversion(load_in_fp32(directory), model, tokenizers)
+    del spec
+    check_conversion(directory, model.float(), tokenizers, release=release)
     if quantization is not None:
         spec = _build_spec(copy.deepcopy(model), tokenizers)  # the copy's weights are overwritten
         spec.optimize(quantization=quantization)
         spec.save(str(directory))
 
 
-def check_conversion(translator: Any, model: Transformer, tokenizers: Tokenizers) -> None:
+def check_conversion(directory: Path, model: Transformer, tokenizers: Tokenizers, *, release: bool = False) -> None:
     """Score sentences with CTranslate2 and our model; raises the errors of `check_scores`."""
     probes = probe(model, position_limit=position_limit(model.config, "ctranslate2"))
     sides = [[side.pieces(pair[number]) for pair in probes.pairs] for number, side in enumerate(tokenizers[:2])]
-    check_scores(translator, probes, sides, made="exported")
+    if release:
+        model.to("meta")
+    check_scores(load_in_fp32(directory), probes, sides, made="exported")
 
 
 def load_in_fp32(directory: Path) -> Any:
@@ -208,5 +219,6 @@ def _fill(spec: Any, module: nn.Linear | nn.LayerNorm | nn.RMSNorm, rows: slice 
         spec.beta = np.zeros_like(spec.gamma)
 
 
-def _array(tensor: Tensor) -> NDArray[np.float32]:
-    return tensor.detach().float().cpu().contiguous().numpy()
+def _array(tensor: Tensor) -> Tensor | NDArray[np.float32]:
+    tensor = tensor.detach().cpu().contiguous()
+    return tensor if tensor.dtype == torch.bfloat16 else tensor.float().numpy()  # numpy has no bf16
