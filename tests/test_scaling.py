@@ -1,17 +1,15 @@
 """docs/scaling.md cannot rot: its commands are ones that there are, its numbers those of the program that it names."""
 
-import functools
 import importlib
+import json
 import math
 import re
 import runpy
 import shlex
-import types
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from typer.main import get_command
 
 from translate.cli import app
@@ -87,30 +85,44 @@ def test_the_formula_of_the_document(on_paper: dict[str, Any]) -> None:
         assert math.isclose(on_paper["flops_per_target_token"](config), formula)
 
 
-def test_the_report_has_a_row_for_each_way(
-    gpu: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("part", ["training", "profile", "decoding"])
+def test_each_part_of_the_gpus_report_has_its_rows(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], part: str
 ) -> None:
-    """On the CPU, with a tiny model and few tokens; a mode that fails is reported, and the others are measured."""
-    sizes = {"model.d_model": 6, "model.num_heads": 2, "model.d_ff": 10, "tokenizer.vocab_size": 37}
-    sizes |= {"model.num_encoder_layers": 1, "model.num_decoder_layers": 1, "training.precision": "fp32"}
-    tiny = override_config(load_config("transformer-base").config, sizes)
-    monkeypatch.setattr(gpu, "PRESETS", ["transformer-big"])
-    monkeypatch.setattr(gpu, "load_config", lambda preset: types.SimpleNamespace(config=tiny))
-    monkeypatch.setattr(gpu, "look_for_gpu", lambda: torch.device("cpu"))
-    monkeypatch.setattr(gpu, "LENGTH", 11)
-    monkeypatch.setattr(gpu, "SEARCHES", dict([*gpu.SEARCHES.items()][:1]))
-    monkeypatch.setattr(gpu, "matrix_flops", lambda device: 1e9)
-    monkeypatch.setattr(
-        gpu, "MODES", {"as it is": {}, "odd": {"training.lora_rank": 3, "training.freeze": ["decoder.7"]}}
-    )
-    measure = gpu.measure_training
-    monkeypatch.setattr(gpu, "measure_training", lambda *given, **_: measure(*given, tokens=60, num_batches=2, steps=1))
-    monkeypatch.setattr(gpu, "measure_decoding", functools.partial(gpu.measure_decoding, lines=5))
-    monkeypatch.setattr("sys.argv", ["gpu.py"])
+    """On the CPU, with tiny models and few tokens; a mode that fails is a row, and the others are measured."""
+    monkeypatch.setitem(gpu.MODES, "not deterministic", {"training.freeze": ["decoder.7"]})
+    monkeypatch.setattr("sys.argv", ["gpu.py", "--device", "cpu", "--scale", "tiny", "--part", part])
     gpu.main()
-    lines = capsys.readouterr().out.splitlines()
-    trained, odd, *_ = [line for line in lines if line.startswith("transformer-big")]
-    assert re.fullmatch(r"transformer-big +as it is +[\d,]+ +[\d.]+% +\S+( GiB)?  fp32, padded, \d+ ms.*", trained)
-    assert "failed: training.freeze = decoder.7" in odd
-    assert sum("on paper" in line for line in lines) == 2
-    assert sum(line.endswith(" lines/s") for line in lines) == 2 * len(gpu.SEARCHES)
+    rows = {row["case"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    models = ("transformer-base", "transformer-big", "multi30k")
+    if part == "training":
+        assert len(rows) == 7 and rows["a large product in bf16"]["numbers"]["TFLOP/s"] > 0.0
+        for model in models:
+            assert rows[f"{model}, eager"]["numbers"]["target tokens/s"] > 0.0
+            assert "training.freeze = decoder.7" in rows[f"{model}, not deterministic"]["failed"]
+    elif part == "profile":
+        assert list(rows) == ["transformer-base, eager", "multi30k, eager"]
+        for row in rows.values():
+            shares = [value for name, value in row["numbers"].items() if name.startswith("share of ")]
+            assert sum(shares) == pytest.approx(1.0) and len(shares) > 3
+            assert row["numbers"]["kernels per step"] > 100
+    else:
+        assert list(rows) == [f"{model}, {case}" for model in models for case in ("greedy, bf16", "beam 4, bf16")]
+        for row in rows.values():
+            assert row["numbers"]["target tokens/s"] == pytest.approx(30 * row["numbers"]["lines/s"])
+
+
+def test_a_part_that_takes_too_long_or_fails_is_a_row(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    output = tmp_path / "gpu.json"
+    common = ["gpu.py", "--device", "cpu", "--scale", "tiny", "--output", str(output)]
+    monkeypatch.setattr("sys.argv", [*common, "--parts", "decoding", "clock", "--minutes", "0"])
+    with pytest.raises(SystemExit) as ended:
+        gpu.main()
+    assert ended.value.code
+    rows = json.loads(output.read_text("utf-8"))["rows"]
+    assert [(row["part"], row["failed"]) for row in rows] == [
+        (part, "stopped after 0 s") for part in ("decoding", "clock")
+    ]
+    assert "FAILED: stopped after 0 s" in capsys.readouterr().out

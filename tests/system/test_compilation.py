@@ -94,11 +94,52 @@ for number, lengths in enumerate(([(11, 12), (9, 4)], [(6, 5), (6, 5), (3, 1)], 
 print(tried, num_programs(), *train_step.fallbacks)
 """
 
+_COUNTED = """
+import random
+import sys
+sys.path.append(sys.argv[1])
+import torch
+from torch._dynamo.utils import counters
+from torch._inductor.async_compile import AsyncCompile
+import test_operations as operations
+import translate.model.attention
+import translate.training.setup as setup
+from translate.data.batching import EncodedPair, collate
+
+compile_source, kernels = AsyncCompile.cpp_pybinding, []
+
+def counted(self, argument_types, source):
+    compiled = compile_source(self, argument_types, source)
+    kernel = compiled.result() if hasattr(compiled, "result") else compiled
+    return lambda *arguments: kernels.append(kernel(*arguments))
+
+AsyncCompile.cpp_pybinding = counted
+translate.model.attention.flash_attention = operations.flash_attention
+operations.Dropout.forward = operations.dropout
+setup.choose_batch_layout = lambda *_: ("flash", "")
+model, settings, num_batches = eval(sys.argv[2])
+settings |= {"compile": True, "threads": 1, "accumulate_batches": num_batches}
+step = operations.build(model, settings, num_layers=6)
+assert not step.fallbacks
+assert counters["stats"]["unique_graphs"] == 2  # a layer of the encoder and one of the decoder
+draw = random.Random(2)
+for number, num_pairs in enumerate((7, 1, 60, 2, 90), start=1):  # up to 4,096 tokens: more have other C++
+    lengths = [(draw.randint(1, 70), draw.randint(1, 70)) for _ in range(num_pairs)]
+    pairs = [EncodedPair([5] * source, [6] * (target if number % 2 else source)) for source, target in lengths]
+    step([collate(pairs, range(num_pairs))] * num_batches, number=number, learning_rate=1e-4)
+kernels.clear()
+with operations.Count() as count:
+    step(operations.some_batches(num_batches), number=9, learning_rate=1e-4)
+assert counters["stats"]["unique_graphs"] == 2
+assert count.others["attention"] == 18 * num_batches
+print(count.others.total(), len(kernels))
+"""
+
 
 def run(script: str, tmp_path: Path, *arguments: str, **environment: str) -> str:
     own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # more are processes that import PyTorch too
     own["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path / "cache")
-    command = [sys.executable, "-c", _MODEL + script, *arguments]
+    command = [sys.executable, "-c", script, *arguments]
     process = subprocess.run(command, env=os.environ | own | environment, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     return process.stdout
@@ -108,13 +149,13 @@ def run(script: str, tmp_path: Path, *arguments: str, **environment: str) -> str
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("tuning", ["", _LORA], ids=["whole", "lora"])
 def test_compiled_layers_give_the_same_numbers_for_all_sizes(tmp_path: Path, tuning: str) -> None:
-    run(tuning + _NUMBERS, tmp_path)
+    run(_MODEL + tuning + _NUMBERS, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_training_has_the_programs_of_its_trial(tmp_path: Path) -> None:
-    assert run(_TRAINED, tmp_path) == "2 2\n"
+    assert run(_MODEL + _TRAINED, tmp_path) == "2 2\n"
 
 
 @pytest.mark.parametrize(
@@ -126,10 +167,35 @@ def test_a_training_has_the_programs_of_its_trial(tmp_path: Path) -> None:
     ],
 )
 def test_nothing_is_compiled_after_the_trial(tmp_path: Path, positions: str, settings: dict[str, Any]) -> None:
-    tried, used = run(_TRAINED, tmp_path, positions, repr(settings)).split()
+    tried, used = run(_MODEL + _TRAINED, tmp_path, positions, repr(settings)).split()
     assert tried == used and int(used) >= 2
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("model", "settings", "num_batches", "most_others", "most_kernels"),
+    [
+        ({"positions": "sinusoidal"}, {"optimizer": "adam"}, 1, 336, 156),
+        ({"positions": "rotary", "norm": "pre"}, {"optimizer": "adam", "max_gradient_norm": 1.0}, 2, 679, 456),
+        ({"positions": "rotary", "norm": "pre"}, {"optimizer": "muon", "max_gradient_norm": 1.0}, 1, 431, 228),
+    ],
+    ids=["post-norm", "rotary-two-batches", "muon"],
+)
+def test_compiled_layers_dispatch_few_operations_and_are_compiled_once(
+    tmp_path: Path,
+    model: dict[str, Any],
+    settings: dict[str, Any],
+    num_batches: int,
+    most_others: int,
+    most_kernels: int,
+) -> None:
+    """As `tests/training/test_operations.py` counts, and the compiler's own kernels, as C++ has them."""
+    folder = Path(__file__).parents[1] / "training"
+    others, kernels = map(int, run(_COUNTED, tmp_path, str(folder), repr((model, settings, num_batches))).split())
+    assert others <= most_others and kernels <= most_kernels
+
+
 def test_without_a_compiler_layers_are_not_compiled(tmp_path: Path) -> None:
-    said = run(_TRAINED, tmp_path, CXX="no-such-compiler")
+    said = run(_MODEL + _TRAINED, tmp_path, CXX="no-such-compiler")
     assert in_order(said, "training.compile", "C++ compiler") and said.count("\n") == 1
