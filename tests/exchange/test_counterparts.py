@@ -21,6 +21,7 @@ EXPORTS: dict[Format, str] = {
     "marian_mt": "transformers",
     "m2m_100": "transformers",
     "mbart": "transformers",
+    "t5": "transformers",
     "modeling": "transformers",
     "onnx": "onnxruntime",
 }
@@ -33,7 +34,7 @@ def choices(key: str) -> tuple[object, ...]:
 CHOICES = [*((key, value) for key in COUNTERPARTS for value in choices(key)), ("head_dim", 7)]
 
 
-@pytest.mark.parametrize("key", ["activation", "norm", "norm_kind", "bias", "positions", "tie_embeddings"])
+@pytest.mark.parametrize("key", COUNTERPARTS)
 def test_every_choice_has_a_row(key: str) -> None:
     assert {*COUNTERPARTS[key]} == {*choices(key)}
 
@@ -49,9 +50,11 @@ def test_every_choice_is_exported_or_refused(tmp_path: Path, key: str, value: ob
     if to in FAIRSEQ_FORMATS:
         is_mbart = to == "mbart"
         shape = {"norm": "pre", "positions": "learned" if is_mbart else "fairseq", "embedding_norm": is_mbart}
+    if to == "t5":
+        shape = {"norm": "pre", "norm_kind": "rms", "bias": False, "positions": "relative", "scale_embeddings": False}
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 2, "max_positions": 79}
     model, tokenizers = model_to_export(**layers | shape | {key: value}, noise=0.2)
-    is_lacking = to not in ("ctranslate2", "onnx")
+    is_lacking = to not in ("ctranslate2", "onnx", "t5")
     if key != "head_dim":
         is_lacking = getattr(COUNTERPARTS[key][value], to) is None
     if is_lacking:

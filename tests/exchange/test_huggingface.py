@@ -51,10 +51,10 @@ def test_other_numbers_and_another_tokenizer_fail_the_check(tmp_path: Path, monk
     options = {"tie_embeddings": "none", "vocabulary": "separate", "scale_embeddings": False, "output_bias": True}
     model, tokenizers = model_to_export(**options)
     config, write_right = Config.model_construct(model=model.config), huggingface.write_marian_tokenizer
-    weights = huggingface.marian_mt_weights(model)
+    weights = huggingface.foreign_weights(model, "marian_mt")
     weights["model.decoder.layers.1.self_attn.q_proj.weight"][5, 7] += 1.0
     with monkeypatch.context() as patch, pytest.raises(RunError, match=r"its logits differ by .*0\.0001 is allowed"):
-        patch.setattr(huggingface, "marian_mt_weights", lambda model: weights)
+        patch.setattr(huggingface, "foreign_weights", lambda *given: weights)
         write_huggingface(model, tokenizers, config, tmp_path)
 
     def write_wrong(tokenizers: Tokenizers, config: Config, directory: Path, **options: Any) -> None:

@@ -92,6 +92,18 @@ SETTINGS: dict[str, Callable[[str], dict[str, Any]]] = {  # of a model with a ch
     "tie_embeddings": lambda name: {"tying": name},
 }
 CHOICES = [(key, value) for key in SETTINGS for value in COUNTERPARTS[key] if value != "inputs"]  # no file can say that
+FIXED = {
+    "norm_kind": "layer",
+    "bias": True,
+    "scale_embeddings": True,
+    "embedding_norm": False,
+}  # no setting there has another choice
+
+
+def test_every_key_has_a_setting_or_one_choice() -> None:
+    assert COUNTERPARTS.keys() == SETTINGS.keys() | FIXED.keys()
+    for key, choice in FIXED.items():
+        assert [value for value, row in COUNTERPARTS[key].items() if row.marian is not None] == [choice]
 
 
 @pytest.mark.parametrize(("key", "value"), CHOICES)

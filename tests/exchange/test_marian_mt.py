@@ -67,13 +67,21 @@ def exported(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-SETTINGS: dict[str, Callable[[str], dict[str, object]]] = {  # of a config.json with a choice, known there or not
+SETTINGS: dict[str, Callable[[Any], dict[str, object]]] = {  # of a config.json with a choice, known there or not
     "activation": lambda name: COUNTERPARTS["activation"][name].marian_mt or {"activation_function": name},
     "norm": lambda name: {"normalize_before": name == "pre"},
+    "scale_embeddings": lambda value: {"scale_embedding": value},
     "positions": lambda name: {"static_position_embeddings": name == "sinusoidal"},
     "tie_embeddings": lambda name: COUNTERPARTS["tie_embeddings"][name].marian_mt or {},
 }
 CHOICES = [(key, value) for key in SETTINGS for value in COUNTERPARTS[key] if value != "inputs"]  # no file can say that
+FIXED = {"norm_kind": "layer", "bias": True, "embedding_norm": False}  # no setting there has another choice
+
+
+def test_every_key_has_a_setting_or_one_choice() -> None:
+    assert COUNTERPARTS.keys() == SETTINGS.keys() | FIXED.keys()
+    for key, choice in FIXED.items():
+        assert [value for value, row in COUNTERPARTS[key].items() if row.marian_mt is not None] == [choice]
 
 
 @pytest.mark.parametrize(("key", "value"), CHOICES)

@@ -99,7 +99,8 @@ class ModelConfig(Section):
     norm_epsilon: Annotated[float, Field(ge=1e-30, le=0.1)] = 1e-5
     """Added to the variance in layer normalisation, or to the mean square in RMSNorm."""
     bias: bool = True
-    """Biases in attention, feed-forward layers and layer normalisation. T5 has none."""
+    """Biases in attention, feed-forward layers and layer normalisation. T5 has none. Without them an output_bias is not
+    trained either."""
     positions: Literal["sinusoidal", "fairseq", "learned", "rotary", "relative"] = "sinusoidal"
     """Sinusoids, fairseq's sinusoids (as in M2M100 and NLLB-200), a learned table, rotary embeddings (Su et al. 2021)
     or T5's relative bias (Raffel et al. 2020)."""

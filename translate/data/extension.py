@@ -67,7 +67,7 @@ def _add_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
     new = [f"{SPACE}{tag}" for tag in tags if tokenizer.tag_id(tag) is None]  # SentencePiece begins words with a space
     tagged, rest = add_pieces(tokenizer, new, ()), tokenizer.encode("a")
     for tag in tags:
-        if (found := tagged.encode(f"{tag} a")) != [tagged.tag_id(tag), *rest]:
+        if (found := tagged.encode(f"{tag} a")) != [*tagged.tag_ids(tag), *rest]:
             raise InputError(
                 f"the tag {tag} should be one subword, but {tokenizer.name} reads {tag} a as"
                 f" {' '.join(tagged.pieces(found))}; choose another tag, or train a tokenizer here"

@@ -67,6 +67,11 @@ END_OF_VOCABULARY = "<end of vocabulary>"
 after this symbol are UNK, and characters that SentencePiece does not know may still be in the vocabulary."""
 
 
+def is_sentinel(piece: str) -> bool:
+    """Whether a piece stands for text that was left out when T5 was pre-trained, such as `<extra_id_0>`."""
+    return re.fullmatch(r"<extra_id_\d+>", piece) is not None
+
+
 class Tokenizer:
     """One SentencePiece model. Its ids never include BOS or EOS, which are added when a batch is built."""
 
@@ -149,7 +154,8 @@ class Tokenizer:
             return []
         if (token := self.tag_id(tag)) is None:
             raise InputError(f"{self.name}: the tag {tag} is not in its vocabulary")
-        return [token]
+        has_space = self.all_pieces[token].startswith(SPACE)  # otherwise the space is a token of its own
+        return [token] if has_space else [int(self._processor.piece_to_id(SPACE)), token]
 
     def tag_tokens(self, tags: Iterable[str]) -> frozenset[int]:
         """The ids of these tags, and of the language tokens: no translation has one of them in its text.
@@ -192,6 +198,11 @@ class Tokenizer:
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
         return {piece: token for token, piece in enumerate(self.all_pieces) if token > EOS_ID}
+
+    @functools.cached_property
+    def never_generated(self) -> list[int]:
+        """The ids that no translation has: PAD, BOS and the sentinels of T5."""
+        return [PAD_ID, BOS_ID, *(token for token, piece in enumerate(self.all_pieces) if is_sentinel(piece))]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids without padding, BOS and EOS; UNK becomes ` ⁇ `, and bytes that are not UTF-8 U+FFFD."""

@@ -5,11 +5,12 @@ from typing import Any, Literal, NamedTuple
 from translate.config.schema import ModelConfig
 from translate.errors import InputError
 
-Format = Literal["marian_mt", "m2m_100", "mbart", "marian", "ctranslate2", "modeling", "onnx"]
+Format = Literal["marian_mt", "m2m_100", "mbart", "t5", "marian", "ctranslate2", "modeling", "onnx"]
 NAMES: dict[Format, str] = {
     "marian_mt": "MarianMT",
     "m2m_100": "M2M100",
     "mbart": "mBART-50",
+    "t5": "T5",
     "marian": "Marian",
     "ctranslate2": "CTranslate2",
     "modeling": "modeling_translate.py",
@@ -18,7 +19,7 @@ NAMES: dict[Format, str] = {
 TABLE_POSITIONS: dict[Format, int] = {"marian_mt": 1024, "m2m_100": 1024, "ctranslate2": 4096, "onnx": 4096}
 """Rows of a format's tables of positions; the others compute positions."""
 _NORM_EPSILON = 1e-5  # hard-coded in transformers, not a setting
-_HEAD_DIM: tuple[Format, ...] = ("ctranslate2", "onnx")  # formats whose heads may have any width
+_HEAD_DIM: tuple[Format, ...] = ("ctranslate2", "onnx", "t5")  # formats whose heads may have any width
 Settings = dict[str, Any] | None
 """A format's settings for a choice, by the format's own names; None: the format cannot express the choice."""
 
@@ -33,6 +34,7 @@ class Counterparts(NamedTuple):
     onnx: Settings = {}  # in graphs for ONNX Runtime, written: they need no settings
     m2m_100: Settings = None  # in transformers' M2M100Config, written and read
     mbart: Settings = None  # in transformers' MBartConfig, written and read
+    t5: Settings = None  # in transformers' T5Config, written and read, and in MT5Config, read
 
 
 # Choices in the other programs: `transformers.activations.ACT2FN`, `ctranslate2.specs.common_spec.Activation`, and the
@@ -46,11 +48,20 @@ COUNTERPARTS: dict[str, dict[Any, Counterparts]] = {
                 {"activation": key.upper()},
                 m2m_100={"activation_function": key},
                 mbart={"activation_function": key},
+                t5={"feed_forward_proj": "silu" if key == "swish" else key},
             )
             for key in ("relu", "gelu", "swish")
         },
-        "swiglu": Counterparts(None, None, {"activation": "SWISH", "ffn_glu": True}),
-        "geglu": Counterparts(None, None, {"activation": "GELUTanh", "ffn_glu": True}, modeling=None),
+        "swiglu": Counterparts(
+            None, None, {"activation": "SWISH", "ffn_glu": True}, t5={"feed_forward_proj": "gated-silu"}
+        ),
+        "geglu": Counterparts(
+            None,
+            None,
+            {"activation": "GELUTanh", "ffn_glu": True},
+            modeling=None,
+            t5={"feed_forward_proj": "gated-gelu"},  # the approximation by tanh, unlike plain "gelu"
+        ),
     },
     "norm": {
         "post": Counterparts(
@@ -58,19 +69,30 @@ COUNTERPARTS: dict[str, dict[Any, Counterparts]] = {
             {"transformer-preprocess": "", "transformer-postprocess": "dan"},
             {"pre_norm": False},
         ),
-        "pre": Counterparts(None, None, {"pre_norm": True}, m2m_100={}, mbart={"normalize_before": True}),
+        "pre": Counterparts(None, None, {"pre_norm": True}, m2m_100={}, mbart={"normalize_before": True}, t5={}),
     },
     "embedding_norm": {
-        False: Counterparts({}, {}, {}, m2m_100={}),
+        False: Counterparts({}, {}, {}, m2m_100={}, t5={}),
         True: Counterparts(None, None, {"layernorm_embedding": True}, mbart={"normalize_embedding": True}),
     },
     "norm_kind": {
         "layer": Counterparts({}, {}, {}, m2m_100={}, mbart={}),
-        "rms": Counterparts(None, None, {"rms_norm": True}, modeling=None),
+        "rms": Counterparts(None, None, {"rms_norm": True}, modeling=None, t5={}),
     },
     "bias": {
         True: Counterparts({}, {}, {}, m2m_100={}, mbart={}),
-        False: Counterparts(None, None, {}, modeling=None),
+        False: Counterparts(None, None, {}, modeling=None, t5={}),
+    },
+    "scale_embeddings": {
+        value: Counterparts(
+            {"scale_embedding": value},
+            {} if value else None,
+            {},
+            m2m_100={"scale_embedding": value},
+            mbart={"scale_embedding": value},
+            t5=None if value else {},
+        )
+        for value in (True, False)
     },
     "positions": {
         "sinusoidal": Counterparts(
@@ -79,7 +101,7 @@ COUNTERPARTS: dict[str, dict[Any, Counterparts]] = {
         "fairseq": Counterparts(None, None, {}, m2m_100={"pad_token_id": 1}),  # positions begin after it
         "learned": Counterparts(None, None, {}, mbart={"static_position_embeddings": False}),
         "rotary": Counterparts(None, None, {"rotary_dim": 0, "rotary_interleave": True}),  # of neighbouring dimensions
-        "relative": Counterparts(None, None, {"relative_attention_bias": True}),
+        "relative": Counterparts(None, None, {"relative_attention_bias": True}, t5={}),
     },
     "tie_embeddings": {
         # Marian's files and CTranslate2's show tying by the weights alone.
@@ -91,10 +113,11 @@ COUNTERPARTS: dict[str, dict[Any, Counterparts]] = {
                 modeling={"tie_word_embeddings": key != "none"},
                 m2m_100={"tie_word_embeddings": True} if key == "all" else None,
                 mbart={"tie_word_embeddings": True} if key == "all" else None,
+                t5={"tie_word_embeddings": True} if key == "all" else None,
             )
             for key in ("none", "decoder", "all")
         },
-        "inputs": Counterparts(None, None, {}, modeling=None),
+        "inputs": Counterparts(None, None, {}, modeling=None, t5={"tie_word_embeddings": False}),
     },
 }
 

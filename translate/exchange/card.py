@@ -21,7 +21,7 @@ from translate.decoding.counterparts import Format, position_limit
 from translate.decoding.engines.ctranslate2 import ctranslate2_search, length_power
 from translate.evaluation.metrics import HEADLINES, decimals, read_recorded_scores
 from translate.exchange.huggingface import choose_format, special_tags
-from translate.exchange.language_tokenizers import FAIRSEQ_FORMATS, fairseq_vocabulary
+from translate.exchange.language_tokenizers import FAIRSEQ_FORMATS
 from translate.files import FileError, read_json
 from translate.language_codes import standard_code
 from translate.runs.metadata import describe_moment
@@ -74,7 +74,7 @@ def write_card(
     languages, description = run.run.languages, run.run.description
     model_format: Format = "onnx" if to == "onnx" else "ctranslate2"
     if to == "huggingface":
-        model_format = choose_format(config.model, fairseq_vocabulary(run.model, run.tokenizers, config))
+        model_format, _ = choose_format(run.model, run.tokenizers, config)
     if lost := ", ".join(find_lost_settings(search, to, has_start=model_format not in FAIRSEQ_FORMATS)):
         logger.warning(f"The files in {name} have no exact counterpart of the run's {lost} (section `decoding`)")
     folder = Path(str(description.base.get("folder", description.initialized_from.get("run"))))

@@ -174,6 +174,9 @@ def reorder_sentencepiece(model_bytes: bytes, vocabulary: Vocabulary, *, name: s
         return model.SentencePiece(piece=text, score=lowest if kind in (_UNUSED, _TAG) else 0.0, type=kind)
 
     tags = vocabulary.added | {symbol for symbol in vocabulary.symbols if symbol.startswith(SPACE)}
+    for tag in tags:  # T5's have no space before them
+        if (found := own.get(tag.removeprefix(SPACE))) is not None and found.type == _TAG:
+            del own[found.piece]
     pieces = [own.pop(text, None) or piece(text, _TAG if text in tags else _UNUSED) for text in names[4:]]
     for text in own.keys() & pruned:
         own[text].type = _UNUSED

@@ -3,6 +3,7 @@
 import inspect
 import json
 import logging
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +14,8 @@ import torch
 from translate.atomic import write_text
 from translate.config.data import Direction
 from translate.config.languages import UNKNOWN, Languages
-from translate.config.schema import NEWER_MODEL_KEYS, Config, ModelConfig
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizers
+from translate.config.schema import NEWER_MODEL_KEYS, Config
+from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import TABLE_POSITIONS, Format, find_lacking, position_limit, to_settings
 from translate.decoding.engines.ctranslate2 import length_power
@@ -25,16 +26,18 @@ from translate.exchange.language_tokenizers import (
     choose_language,
     fairseq_vocabulary,
     load_tokenizer,
+    sentencepiece_ids,
+    t5_vocabulary,
     write_tokenizer,
 )
-from translate.exchange.weights import OUTPUT_BIAS, marian_mt_weights, split_weights
+from translate.exchange.weights import OUTPUT_BIAS, WEIGHT_NAMES, foreign_weights, split_weights
 from translate.model import Transformer, log_probabilities
 
 logger = logging.getLogger(__name__)
 
 SYMBOLS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID, "decoder_start_token_id": BOS_ID}
 NO_LAYERDROP = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}  # M2M100's default is 0.05
-SHAPE = {  # settings of `MarianConfig`, and ours; two for the same one must have the same value
+_MARIAN_SHAPE = {  # settings of `MarianConfig`, and ours; two for the same one must have the same value
     "d_model": "d_model",
     "encoder_attention_heads": "num_heads",
     "decoder_attention_heads": "num_heads",
@@ -45,8 +48,14 @@ SHAPE = {  # settings of `MarianConfig`, and ours; two for the same one must hav
     "dropout": "dropout",
     "attention_dropout": "attention_dropout",
     "activation_dropout": "activation_dropout",
-    "scale_embedding": "scale_embeddings",
 }
+_T5_SHAPE = {  # settings of `T5Config`, and ours; its rate of dropout is also that of attention and of activations
+    "d_model": "d_model", "num_heads": "num_heads", "d_kv": "head_dim", "d_ff": "d_ff", "dropout_rate": "dropout",
+    "num_layers": "num_encoder_layers", "num_decoder_layers": "num_decoder_layers",
+    "relative_attention_num_buckets": "relative_buckets", "relative_attention_max_distance": "relative_max_distance",
+    "layer_norm_epsilon": "norm_epsilon",
+}  # fmt: skip
+SHAPES: dict[Format, dict[str, str]] = {of: _MARIAN_SHAPE for of in ("marian_mt", *FAIRSEQ_FORMATS)} | {"t5": _T5_SHAPE}
 
 
 def marian_settings(model: Transformer) -> dict[str, Any]:
@@ -55,11 +64,18 @@ def marian_settings(model: Transformer) -> dict[str, Any]:
         "vocab_size": model.encoder.embedder.tokens.num_embeddings,
         "decoder_vocab_size": model.output.out_features,
         "max_position_embeddings": position_limit(model.config, "marian_mt"),
-        **{theirs: getattr(model.config, ours) for theirs, ours in SHAPE.items()},
+        **{theirs: getattr(model.config, ours) for theirs, ours in _MARIAN_SHAPE.items()},
+        "scale_embedding": model.config.scale_embeddings,
         **NO_LAYERDROP,
         **SYMBOLS,
         "forced_eos_token_id": None,
     }
+
+
+def t5_settings(model: Transformer) -> dict[str, Any]:
+    """Sizes of our model as the settings of a `T5Config`."""
+    settings = {theirs: getattr(model.config, ours) for theirs, ours in _T5_SHAPE.items()}
+    return settings | {"d_kv": model.config.attention_dim // model.config.num_heads}
 
 
 def generation_settings(
@@ -76,6 +92,7 @@ def generation_settings(
         rows: The exported id of each of our ids.
     """
     config, languages = run_config.decoding, Languages(run_config.data)
+    never = dict.fromkeys(rows[token] for token in tokenizers.target.never_generated)
     most = TABLE_POSITIONS["marian_mt"]
     longest = most // 2 if config.max_length_factor else config.max_length_constant + 1
     has_start = rows[BOS_ID] != rows[EOS_ID]
@@ -83,7 +100,7 @@ def generation_settings(
     has_tag, tag = languages.tags in ("target", "both"), default and languages.tags_of(Direction(UNKNOWN, default))[1]
     return {
         **{key: rows[token] for key, token in SYMBOLS.items()},
-        "suppress_tokens": [rows[token] for token in (PAD_ID, BOS_ID) if rows[token] != rows[EOS_ID]],
+        "suppress_tokens": [row for row in never if row not in (rows[EOS_ID], rows[UNK_ID])],  # which may begin targets
         "num_beams": config.beam_size,
         "early_stopping": {1: True, 1000: "never"}.get(config.patience, False),
         "length_penalty": round(length_power(config), 9),  # CTranslate2 has a tiny number for 0
@@ -96,14 +113,17 @@ def generation_settings(
     }
 
 
-def choose_format(config: ModelConfig, vocabulary: Vocabulary | None) -> Format:
-    """The format of an export to transformers: M2M100, mBART or MarianMT where that is exact, else our modelling file.
+def choose_format(model: Transformer, tokenizers: Tokenizers, config: Config) -> tuple[Format, Vocabulary | None]:
+    """The format of an export to transformers, and its vocabulary if that is not ours.
 
-    Args:
-        vocabulary: The result of `fairseq_vocabulary`.
+    The format is that of the first family where it is exact, otherwise our modelling file.
     """
-    formats: Sequence[Format] = ("marian_mt",) if vocabulary is None else FAIRSEQ_FORMATS
-    return next((of for of in formats if not find_lacking(config, of)), "modeling")
+    vocabulary, formats = fairseq_vocabulary(model, tokenizers, config), FAIRSEQ_FORMATS
+    if vocabulary is None:
+        vocabulary, formats = t5_vocabulary(model, tokenizers, config), ("t5",)
+    if vocabulary is None:
+        formats = ("marian_mt",)
+    return next((of for of in formats if not find_lacking(model.config, of)), "modeling"), vocabulary
 
 
 def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path) -> None:
@@ -113,10 +133,12 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         InputError: The package is not installed.
         RunError: The written model gives different logits, or the written tokenizer different subwords.
     """
-    transformers, vocabulary = import_extra("transformers"), fairseq_vocabulary(model, tokenizers, config)
-    to = choose_format(model.config, vocabulary)
+    transformers, (to, vocabulary) = import_extra("transformers"), choose_format(model, tokenizers, config)
     exported_class, limit = model_class(to), position_limit(model.config, to)
-    rows: Sequence[int] = range(tokenizers.target.vocab_size) if vocabulary is None else vocabulary.rows
+    rows: Sequence[int] = range(tokenizers.target.vocab_size)
+    if vocabulary is not None:
+        assert vocabulary.pad is not None
+        rows = [vocabulary.pad, *vocabulary.rows[1:]]  # T5's start symbol is padding too
     settings = to_settings(model.config, to)
     if to == "modeling":
         file = Path(inspect.getfile(exported_class))
@@ -133,23 +155,33 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         }
         weights = split_weights(model)
     elif vocabulary is None:
-        settings, weights = marian_settings(model) | settings, marian_mt_weights(model)
+        settings, weights = marian_settings(model) | settings, foreign_weights(model, "marian_mt")
     else:
         ids = sorted({*range(len(rows))} - {*vocabulary.only_ours}, key=rows.__getitem__)
-        settings = marian_settings(model) | settings | {"vocab_size": len(ids)}
-        weights = marian_mt_weights(model, torch.tensor(ids))
-        if to == "m2m_100":
+        weights = foreign_weights(model, WEIGHT_NAMES[to], torch.tensor(ids))
+        if to != "mbart":
             weights.pop(OUTPUT_BIAS["marian_mt"], None)
-    settings |= {key: rows[token] for key, token in SYMBOLS.items()}
-    exported = exported_class(exported_class.config_class(**settings))
-    missing, unexpected = exported.load_state_dict(weights, strict=False)
-    # MarianMT fills these two itself: its table of positions, and zeros.
-    assert not unexpected and all(name.endswith(("embed_positions.weight", "final_logits_bias")) for name in missing)
+        if to == "t5":
+            weights["shared.weight"][vocabulary.start] = model.decoder.embedder.tokens.weight[BOS_ID]
+            if model.config.tie_embeddings == "all":  # T5 1.0 multiplies the decoder's output by d_model^-0.5
+                name = "decoder.final_layer_norm.weight"
+                weights[name] = weights[name] * model.config.d_model**0.5
+        settings = (t5_settings(model) if to == "t5" else marian_settings(model)) | settings | {"vocab_size": len(ids)}
+    settings |= {key: rows[token] for key, token in SYMBOLS.items() if key != "bos_token_id" or to != "t5"}
+    made = exported_class.config_class(**settings)
+    if to == "t5":  # unlike the class itself, this does not tie what differs
+        exported = exported_class.from_pretrained(None, config=made, state_dict=weights, dtype=torch.float32)
+    else:
+        exported = exported_class(made)
+        missing, unexpected = exported.load_state_dict(weights, strict=False)
+        # MarianMT fills these two itself: its table of positions, and zeros.
+        filled = ("embed_positions.weight", "final_logits_bias")
+        assert not unexpected and all(name.endswith(filled) for name in missing)
     generation = generation_settings(config, tokenizers, limit=limit, rows=rows)
     exported.generation_config = transformers.GenerationConfig(**generation)
     transformers.utils.logging.disable_progress_bar()
     exported.save_pretrained(directory)
-    if vocabulary is None or not write_tokenizer(vocabulary, tokenizers.source, config, directory):
+    if vocabulary is None or to == "t5" or not write_tokenizer(vocabulary, tokenizers.source, config, directory):
         names = () if vocabulary is None else vocabulary.subwords
         write_marian_tokenizer(tokenizers, config, directory, limit=limit, names=names)
     written = exported_class.from_pretrained(directory, local_files_only=True).eval()
@@ -201,14 +233,14 @@ def special_tags(tokenizers: Tokenizers, languages: Languages) -> dict[str, int]
     return {piece: token for piece, token in pieces if piece.startswith(SPACE)}
 
 
-def model_class(of: Format) -> Any:
-    """The class of a format's models in transformers, or our own."""
-    if of == "modeling":
+def model_class(model_type: str) -> Any:
+    """The class of a type's models in transformers, or our own; a format is the name of a type."""
+    if model_type == "modeling":
         from translate.exchange.modeling_translate import TranslateForConditionalGeneration
 
         return TranslateForConditionalGeneration
-    prefix = {"m2m_100": "M2M100", "mbart": "MBart"}.get(of)
-    return getattr(import_extra("transformers"), f"{prefix}ForConditionalGeneration" if prefix else "MarianMTModel")
+    names = import_extra("transformers.models.auto.modeling_auto").MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+    return getattr(import_extra("transformers"), names[model_type.removesuffix("_mt")])
 
 
 def check_transformers(
@@ -239,20 +271,28 @@ def check_transformers(
     ours, expected = log_probabilities(ours)[:, both], log_probabilities(expected)
     check_agreement(ours, expected, what="log-probabilities", made=made)
     source_ids = {row: token for token, row in enumerate(source_rows.tolist()) if token != BOS_ID}
-    tags = [f"{name} " for name in vocabularies[0].subwords if name.startswith(">>")][:1]
+    names = (name.removeprefix(SPACE) for name in vocabularies[0].subwords)
+    tags = [f"{name} " for name in names if re.fullmatch(">>.*|<2[a-z]{2,3}>", name)][:1]
     before = choose_language(tokenizer, tokenizers.source)
     special = {*tokenizer.all_special_tokens}
     unread = [vocabulary.symbols | vocabulary.added | special for vocabulary in vocabularies]
+    if tokenizer.is_fast:  # without bytes
+        unread = [names | {*filter(BYTE_PIECE.fullmatch, vocabularies[0].subwords)} for names in unread]
     is_text = [[name not in unread[side] for name in vocabulary.names] for side, vocabulary in enumerate(vocabularies)]
     for pair in probes.pairs:
         words = [[token for token in ids if is_text[side][token]] for side, ids in enumerate(pair)]
-        texts = [tag + tokenizers.source.decode(words[0]) for tag in ("", *tags)]
-        ids = [[source_ids.get(token) for token in tokenizer(text)["input_ids"]] for text in texts]
-        text = tokenizer.decode([int(rows[token]) for token in words[1]], skip_special_tokens=True)
-        same_ids = ids == [[*before, *tokenizers.source.encode(text), EOS_ID] for text in texts]
-        is_pruned = any(None in found for found in ids)  # their tokenizer joins our subwords into one that was pruned
-        if not (same_ids or is_pruned) or text != tokenizers.target.decode(words[1]).strip():
+        source, text = tokenizers.source.decode(words[0]), tokenizers.target.decode(words[1]).strip()
+        is_same = text == tokenizer.decode([int(rows[token]) for token in words[1]], skip_special_tokens=True).strip()
+        for tag in ("", *tags):
+            found, expected = tokenizer(tag + source)["input_ids"], tokenizers.source.encode(tag + source)
+            ids = [source_ids.get(token) for token in found]
+            if ids != [*before, *expected, EOS_ID] and (own := sentencepiece_ids(tokenizer, source)):
+                logger.warning(f"transformers divides {source!r} in another way than {tokenizer.vocab_file}")
+                ids = [source_ids.get(token) for token in (*tokenizer(tag)["input_ids"][:-1], *own, found[-1])]
+            is_pruned = None in ids  # their tokenizer joins our subwords into one that was pruned
+            is_same = is_same and (is_pruned or ids == [*before, *expected, EOS_ID])
+        if not is_same:
             raise RunError(
-                f"the {made} tokenizer gives different tokens from the original for {texts[0]!r}, or another text than"
+                f"the {made} tokenizer gives different tokens from the original for {source!r}, or another text than"
                 f" {text!r}; nothing was {made}"
             )

@@ -168,8 +168,8 @@ def convert(foreign: ForeignModel, overrides: Sequence[str]) -> ImportedModel:
 
 def _fill(model: Transformer, foreign: ForeignModel) -> None:
     """Copy the weights into our model: rows of the vocabulary and dimensions of the residual stream in our order."""
-    weights, order = dict(foreign.weights), sines_first(model.config.d_model).argsort()
-    for name, (tensor, axis, tokens) in named_weights(model, foreign.weight_names).items():
+    weights = dict(foreign.weights)
+    for name, (tensor, axis, tokens, scale) in named_weights(model, foreign.weight_names).items():
         if name not in weights:
             raise InputError(f"the weight {name} is missing")
         theirs = weights.pop(name)
@@ -183,7 +183,9 @@ def _fill(model: Transformer, foreign: ForeignModel) -> None:
                 theirs[vocabulary.only_ours] = EXCLUDED
         if theirs.shape != tensor.shape:
             raise InputError(f"the weight {name} has the shape {tuple(theirs.shape)}, not {tuple(tensor.shape)}")
-        tensor.copy_(theirs if axis is None else theirs.index_select(axis, order))
+        if axis is not None:
+            theirs = theirs.index_select(axis, sines_first(theirs.shape[axis]).argsort())
+        tensor.copy_(theirs if scale == 1.0 else theirs * scale)
     weights.pop(OUTPUT_BIAS[foreign.weight_names], None)  # zeros in a model without it
     if weights:
         raise InputError(f"the weights {', '.join(sorted(weights)[:5])} are not part of our model")

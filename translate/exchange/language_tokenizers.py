@@ -1,7 +1,8 @@
-"""The tokenizers of M2M100, NLLB-200 and mBART-50 in transformers, which put the tag of its language before a text."""
+"""The tokenizers in transformers of M2M100, NLLB-200 and mBART-50, which put a tag before each text, and of T5."""
 
 import dataclasses
 import json
+import re
 import warnings
 from collections.abc import Collection
 from pathlib import Path
@@ -9,23 +10,35 @@ from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
+from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
 from translate.atomic import write_text
 from translate.config.data import LanguageCode, LanguageTag
 from translate.config.languages import Languages
 from translate.config.schema import Config
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer, Tokenizers
+from translate.data.tokenizer import (
+    BOS_ID,
+    BYTE_PIECE,
+    EOS_ID,
+    PAD_ID,
+    SPACE,
+    UNK_ID,
+    Tokenizer,
+    Tokenizers,
+    is_sentinel,
+)
 from translate.decoding.counterparts import Format, find_lacking
 from translate.errors import InputError, import_extra
 from translate.exchange.foreign import Vocabulary
 from translate.files import read_json
 from translate.model import Transformer
 
-TAGS = {"M2M100Tokenizer": "__{}__", "NllbTokenizer": "{}", "MBart50Tokenizer": "{}"}
+TAGS = {"M2M100Tokenizer": "__{}__", "NllbTokenizer": "{}", "MBart50Tokenizer": "{}", "T5Tokenizer": "<2{}>"}
 """The tag of a language, by the class of the tokenizer."""
 FAIRSEQ_FORMATS: tuple[Format, ...] = ("m2m_100", "mbart")
 """The models with such a tokenizer. The end symbol also begins their targets."""
+_T5_TAG = r"<2([a-z]{2,3}(?:_[A-Z][a-z]{3})?(?:_[A-Z]{2})?)>"  # of MADLAD-400, which also has tags of other kinds
 UNNAMED = "madeupword"
 """Begins fairseq's names of embeddings that no subword has."""
 
@@ -56,12 +69,14 @@ def read_tokenizer_settings(folder: Path) -> TokenizerSettings:
     file = folder / "tokenizer_config.json"
     settings = read_json(file, TokenizerSettings) if file.is_file() else TokenizerSettings()
     model = read_json(folder / "config.json", TokenizerSettings)
-    is_mbart = model.model_type == "mbart"  # mBART-25 puts the tags elsewhere, and is the one that may name no class
+    # mBART-25 puts the tags elsewhere, and is the one that may name no class; all T5 models have the same tokenizer.
+    is_mbart, is_t5 = model.model_type == "mbart", model.model_type in ("t5", "mt5")
     usual = "MBartTokenizer" if is_mbart else "M2M100Tokenizer"
     name = (settings.tokenizer_class or model.tokenizer_class or usual).removesuffix("Fast")
-    name = settings.tokenizer_class = "MarianTokenizer" if (folder / "source.spm").is_file() else name
-    known = [each for each in TAGS if (each == "MBart50Tokenizer") == is_mbart]
-    if name not in ("MarianTokenizer", *known):
+    name = "MarianTokenizer" if (folder / "source.spm").is_file() else "T5Tokenizer" if is_t5 else name
+    settings.tokenizer_class = name
+    known = [each for each in TAGS if (each == "MBart50Tokenizer") == is_mbart and each != "T5Tokenizer"]
+    if name not in ("MarianTokenizer", *known) and not is_t5:
         raise InputError(f"{folder}: has a tokenizer of the class {name}; only {' or '.join(known)} can be imported")
     return settings
 
@@ -82,6 +97,9 @@ def language_tags(tokenizer: Any, settings: TokenizerSettings) -> tuple[str, dic
     tag = TAGS.get(name, settings.language_tag)
     if name in ("M2M100Tokenizer", "MBart50Tokenizer"):
         return tag, dict(tokenizer.lang_code_to_id)
+    if name == "T5Tokenizer":
+        found = sorted((row, re.fullmatch(_T5_TAG, piece)) for piece, row in tokenizer.get_vocab().items())
+        return tag, {match[1]: row for row, match in found if match}
     if name == "NllbTokenizer":
         codes = tuple(code for code in map(str, tokenizer.extra_special_tokens) if not code.startswith("<"))
     words = [f"{SPACE}{tag.format(code)}" if name == "MarianTokenizer" else code for code in codes]
@@ -96,16 +114,58 @@ def added_tokens(tokenizer: Any, tags: Collection[str] = ()) -> dict[str, int]:
     Args:
         tags: The pieces of languages, which are not among them.
     """
-    is_nllb = not hasattr(tokenizer, "encoder")
-    known = ("<s>", "<pad>", "</s>", "<unk>", "<mask>") if is_nllb else tokenizer.encoder
+    is_fairseq = type(tokenizer).__name__ in ("NllbTokenizer", "MBart50Tokenizer")
+    known = ("<s>", "<pad>", "</s>", "<unk>", "<mask>") if is_fairseq else getattr(tokenizer, "encoder", None)
+    if known is None:  # T5's
+        known = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False)
     added = {name: row for name, row in tokenizer.added_tokens_encoder.items() if name not in known}
-    space = "" if is_nllb else SPACE
+    space = "" if is_fairseq else SPACE
     return {f"{space}{name}": row for name, row in added.items() if f"{SPACE}{name}" not in tags}
 
 
 def is_symbol(subword: str) -> bool:
     """Whether this entry of the vocabulary never comes from text."""
-    return subword in ("<s>", "<mask>") or subword.startswith(UNNAMED)
+    return subword in ("<s>", "<mask>") or subword.startswith(UNNAMED) or is_sentinel(subword)
+
+
+def read_vocabulary(folder: Path, model: Any, tokenizer: Any, tags: dict[str, int]) -> Vocabulary:
+    """The subwords of a tokenizer and its tags; a row of the embeddings that has no name in the files gets one.
+
+    Sentinels for which there are no rows are left out.
+
+    Args:
+        tags: The ids of the tags of languages, by our pieces for them.
+
+    Raises:
+        InputError: The tokenizer does not match the model.
+    """
+    config, num_rows = model.config, model.config.vocab_size
+    ids = tokenizer.encoder if hasattr(tokenizer, "encoder") else tokenizer.get_vocab()
+    ids = {piece: row for piece, row in ids.items() if row < num_rows or not is_sentinel(piece)}
+    added = added_tokens(tokenizer, tags)
+    plain = added | {piece: row for piece, row in ids.items() if row not in {*tags.values(), *added.values()}}
+    rows = {row: piece for piece, row in (plain | tags).items()}
+    if len(rows) < len(plain) + len(tags) or not 0 <= min(rows) <= max(rows) < num_rows:
+        raise InputError(
+            f"{folder}: the tokenizer has {len(plain) + len(tags)} subwords with the ids {min(rows)} to {max(rows)},"
+            f" and the model has {num_rows} embeddings: each subword needs its own"
+        )
+    subwords = [rows.get(row, f"{UNNAMED}{row:04d}") for row in range(num_rows)]
+    special = {"start": config.decoder_start_token_id, "pad": config.pad_token_id}
+    vocabulary = Vocabulary(subwords, tokenizer.unk_token_id, config.eos_token_id, **special)
+    return vocabulary._replace(added=frozenset(added), symbols=frozenset([*tags, *filter(is_symbol, subwords)]))
+
+
+def sentencepiece_ids(tokenizer: Any, text: str) -> list[int]:
+    """The ids of a text by the SentencePiece model of a T5 tokenizer; empty: it is another tokenizer.
+
+    T5 was trained with these ids. The tokenizer of transformers normalises some characters in other ways.
+    """
+    if type(tokenizer).__name__ != "T5Tokenizer":
+        return []
+    pieces = SentencePieceProcessor(model_file=tokenizer.vocab_file).encode(text, out_type=str)
+    ids: list[int] = tokenizer.convert_tokens_to_ids(pieces)
+    return ids
 
 
 def choose_language(theirs: Any, ours: Tokenizer) -> list[int]:
@@ -139,6 +199,35 @@ def fairseq_vocabulary(model: Transformer, tokenizers: Tokenizers, config: Confi
     subwords = [others[0], *(pieces[token] for token in (PAD_ID, EOS_ID, UNK_ID)), *others[1:]]
     symbols = frozenset([*_tags(config), *filter(is_symbol, subwords)])
     return Vocabulary(subwords, unk=3, eos=2, start=start, pad=1, symbols=symbols)
+
+
+def t5_vocabulary(model: Transformer, tokenizers: Tokenizers, config: Config) -> Vocabulary | None:
+    """The vocabulary of our model as a T5 model; None: it cannot be one.
+
+    T5 has no bias, so ours may only exclude one symbol, which has no row there: padding, because T5 begins with it; or
+    the start symbol, because MADLAD-400 begins with `<unk>`. Fine-tuning makes these two different. Then the row of the
+    input is that of the start symbol, as long as nothing is unknown in a source because there are bytes.
+    """
+    bias, table, pieces = model.output.bias, model.decoder.embedder.tokens.weight, tokenizers.source.all_pieces
+    excluded = [] if bias is None else bias.nonzero().flatten().tolist()
+    has_bytes = any(map(BYTE_PIECE.fullmatch, pieces)) and model.config.tie_embeddings == "inputs"
+    if tokenizers.source is not tokenizers.target or find_lacking(model.config, "t5"):
+        return None
+    order: tuple[int, ...]
+    if not excluded:
+        order, start, pad = (PAD_ID, UNK_ID, BOS_ID, EOS_ID), 2, 0
+    elif excluded == [PAD_ID]:
+        order, start, pad = (BOS_ID, EOS_ID, UNK_ID), 0, 0
+    elif excluded == [BOS_ID] and (has_bytes or torch.equal(table[BOS_ID], table[UNK_ID])):
+        order, start, pad = (UNK_ID, PAD_ID, EOS_ID), 0, 1
+    else:
+        return None
+    subwords = [*(pieces[token] for token in order), *pieces[EOS_ID + 1 :]]
+    if start == pad:
+        subwords[pad] = pieces[PAD_ID]
+    tags = (tokenizers.source.tag_id(tag) for tag in Languages(config.data).every_tag)
+    symbols = frozenset([*(pieces[tag] for tag in tags if tag is not None), *filter(is_symbol, subwords)])
+    return Vocabulary(subwords, order.index(UNK_ID), order.index(EOS_ID), start=start, pad=pad, symbols=symbols)
 
 
 def _tags(config: Config) -> list[str]:

@@ -42,6 +42,7 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
         "model_type": "marian",  # a type that optimum knows; the graphs may compute anything
         "is_encoder_decoder": True,
         **marian_settings(model),
+        "d_model": model.config.attention_dim,  # divided by the number of heads, it is the width of the cache
         **(COUNTERPARTS["activation"][model.config.activation].marian_mt or {}),
         **(COUNTERPARTS["tie_embeddings"][model.config.tie_embeddings].marian_mt or {}),
         "max_position_embeddings": limit or TABLE_POSITIONS["onnx"],

@@ -1,4 +1,4 @@
-"""Reads models of Hugging Face transformers: MarianMT, the format of all OPUS-MT models, M2M100, NLLB-200, mBART-50."""
+"""Reads models of Hugging Face transformers: MarianMT, as all OPUS-MT models are, M2M100, NLLB-200, mBART-50 and T5."""
 
 import copy
 import functools
@@ -18,7 +18,7 @@ from translate.config.languages import UNKNOWN
 from translate.config.load import load_config
 from translate.config.section import MOST, NotNegativeInt, PositiveInt
 from translate.data.tables import work_offline_if_unreachable
-from translate.data.tokenizer import BOS_ID, PAD_ID
+from translate.data.tokenizer import BOS_ID, PAD_ID, is_sentinel
 from translate.decoding.counterparts import NAMES, Format, from_settings, known_settings
 from translate.errors import InputError, import_extra
 from translate.exchange.foreign import (
@@ -30,30 +30,37 @@ from translate.exchange.foreign import (
     require,
     warn_of_lost,
 )
-from translate.exchange.huggingface import NO_LAYERDROP, SHAPE, check_transformers, model_class
+from translate.exchange.huggingface import NO_LAYERDROP, SHAPES, check_transformers, model_class
 from translate.exchange.language_tokenizers import load_tokenizer
 from translate.exchange.m2m100 import describe_m2m100
 from translate.exchange.marian_mt import describe_marian_mt
-from translate.exchange.weights import OUTPUT_BIAS, RESERVED_POSITIONS
+from translate.exchange.t5 import describe_t5
+from translate.exchange.weights import OUTPUT_BIAS, RESERVED_POSITIONS, WEIGHT_NAMES
 from translate.files import read_input, read_json, require_file, require_name
 from translate.model.device import check_loading
 
-_MODELS: dict[Any, tuple[Format, Callable[[Path, Any, Any], PretrainedParts]]] = {  # by `model_type`
-    "marian": ("marian_mt", describe_marian_mt),
-    "m2m_100": ("m2m_100", describe_m2m100),
-    "mbart": ("mbart", describe_m2m100),
+# By `model_type`: the format, the SentencePiece model unless there is a source.spm, and what reads all that is special.
+_MODELS: dict[Any, tuple[Format, str, Callable[[Path, Any, Any], PretrainedParts]]] = {
+    "marian": ("marian_mt", "source.spm", describe_marian_mt),
+    "m2m_100": ("m2m_100", "sentencepiece.bpe.model", describe_m2m100),
+    "mbart": ("mbart", "sentencepiece.bpe.model", describe_m2m100),
+    "t5": ("t5", "spiece.model", describe_t5),  # also Flan-T5 and MADLAD-400
+    "mt5": ("t5", "spiece.model", describe_t5),
 }
 _WEIGHTS = (  # the first is read, as transformers does
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
 )  # fmt: skip
 _PATTERNS = (
-    "*.json", "*.jinja", "additional_chat_templates/*.jinja", "*.spm", "sentencepiece.bpe.model", "*.safetensors",
-    "pytorch_model*.bin",
+    "*.json", "*.jinja", "additional_chat_templates/*.jinja", "*.spm", "sentencepiece.bpe.model", "spiece.model",
+    "*.safetensors", "pytorch_model*.bin",
 )  # fmt: skip
 _PATIENCE = {False: 0, True: 1, "never": 1000}  # by `early_stopping`
 _KEPT = ("num_beams", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "m??_length", "m??_new_tokens")
 _NO_SEARCH = ("_*", "use_*", "output_*", "return_*", "transformers_version", "bos_token_id")  # change no translation
-_NO_TRAINING = ("*vocab_size", "max_position_embeddings", "init_std", "*_token_id", "is_decoder")
+_NO_TRAINING = (
+    "*vocab_size", "max_position_embeddings", "init_std", "initializer_factor", "*_token_id", "is_decoder",
+    "classifier_dropout", "dense_act_fn", "is_gated_act", "scale_decoder_outputs",
+)  # fmt: skip
 _POSITIONS = {f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")}
 _MOST_POSITIONS = 20_000  # MarianMT computes its table number by number, in a minute or two
 
@@ -100,7 +107,7 @@ def download(name: str) -> Path:
 
 
 def read_pretrained(folder: Path) -> ForeignModel:
-    """Read a MarianMT, M2M100, NLLB-200 or mBART-50 model, as `save_pretrained` or our export writes it.
+    """Read a model of a family in `_MODELS`, as `save_pretrained` or our export writes it.
 
     Raises:
         InputError: The package is not installed, the folder is damaged or incomplete, or its model or tokenizer has
@@ -112,12 +119,13 @@ def read_pretrained(folder: Path) -> ForeignModel:
     if model_type not in _MODELS:
         raise InputError(
             f"{place}: model_type = {model_type!r}; MarianMT models ('marian'), such as those of OPUS-MT, M2M100"
-            " and NLLB-200 ('m2m_100'), mBART-50 ('mbart'), and Marian's own files can be imported"
+            " and NLLB-200 ('m2m_100'), mBART-50 ('mbart'), T5 and MADLAD-400 ('t5'), mT5 ('mt5'), and Marian's own"
+            " files can be imported"
         )
-    of, describe = _MODELS[model_type]
+    of, sentencepiece, describe = _MODELS[model_type]
     spms = folder / "source.spm", folder / "target.spm"
     if of != "marian_mt":
-        spms = (spms[0] if spms[0].is_file() else folder / "sentencepiece.bpe.model",) * 2
+        spms = (spms[0] if spms[0].is_file() else folder / sentencepiece,) * 2
     needed = ["config.json", *(["vocab.json"] if of == "marian_mt" else []), *dict.fromkeys(spm.name for spm in spms)]
     if missing := [name for name in needed if not (folder / name).is_file()]:
         raise InputError(
@@ -132,10 +140,13 @@ def read_pretrained(folder: Path) -> ForeignModel:
     if (folder / "adapter_config.json").is_file():
         raise InputError(f"{folder}: adapter_config.json belongs to an adapter; merge it into the model, and remove it")
     config = _read_config(place, settings, of)
-    model, tokenizer = _load_model(folder, config, of), load_tokenizer(folder)
+    model, tokenizer = _load_model(folder, config), load_tokenizer(folder)
     described = describe(folder, model, tokenizer)
     weights = dict(model.eval().state_dict())
-    weights.pop("model.shared.weight", None)  # another name of embeddings
+    for name in ("model.shared", "encoder.embed_tokens", "decoder.embed_tokens"):  # other names of embeddings
+        weights.pop(f"{name}.weight", None)
+    if getattr(config, "scale_decoder_outputs", False):  # of T5 1.0
+        weights["decoder.final_layer_norm.weight"] = weights["decoder.final_layer_norm.weight"] * config.d_model**-0.5
     for name in _POSITIONS & weights.keys():
         table = weights.pop(name)
         if of == "mbart":  # the others have sines
@@ -154,8 +165,9 @@ def read_pretrained(folder: Path) -> ForeignModel:
         described.data["target_language"] = forced or UNKNOWN
         if forced is not None:
             del search["forced_bos_token_id"]
-    limits = {f"max_{side}_tokens": config.max_position_embeddings - 1 for side in ("source", "target")}
-    shape = {ours: getattr(config, theirs) for theirs, ours in SHAPE.items()}
+    limits = {f"max_{side}_tokens": _num_positions(config) - 1 for side in ("source", "target")}
+    shape = {ours: getattr(config, theirs) for theirs, ours in SHAPES[of].items()}
+    shape = dict.fromkeys(("attention_dropout", "activation_dropout"), shape["dropout"]) | shape  # T5 has one rate
     if of == "mbart":
         shape["max_positions"] = config.max_position_embeddings
     return ForeignModel(
@@ -164,7 +176,7 @@ def read_pretrained(folder: Path) -> ForeignModel:
             "model": {**shape, **from_settings(config.to_dict(), of), "tie_embeddings": described.tying},
             "decoding": search_settings(place, search, config, described.target, languages=has_tag),
         },
-        weight_names="marian_mt",
+        weight_names=WEIGHT_NAMES[of],
         weights=weights,
         source=described.source,
         target=described.target,
@@ -175,6 +187,12 @@ def read_pretrained(folder: Path) -> ForeignModel:
     )
 
 
+def _num_positions(config: Any) -> int:
+    """The length of the longest sequences; T5, whose positions have no limit, was trained on up to 512 tokens."""
+    number: int = getattr(config, "max_position_embeddings", 512)
+    return number
+
+
 def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
     """The settings of a model as transformers understands them, which has several names for some; nothing is built.
 
@@ -183,7 +201,7 @@ def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
     Raises:
         InputError: A setting has a value that a run cannot represent, or is out of bounds.
     """
-    transformers, made = import_extra("transformers"), model_class(of).config_class
+    transformers, made = import_extra("transformers"), model_class(settings.get("model_type", "marian")).config_class
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     defaults = made().to_dict()
@@ -191,19 +209,21 @@ def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
     names = (*own, *made.attribute_map, *known_settings(of), *_NO_TRAINING)
     with reading(place):
         config = made(**{key: settings[key] for key in settings if any(fnmatchcase(key, name) for name in names)})
-    if config.activation_function == "silu":
+    if getattr(config, "activation_function", "") == "silu":
         config.activation_function = "swish"  # the same by another name
     found = config.to_dict()
-    same = {f"decoder_{key}": (found[f"encoder_{key}"],) for key in ("attention_heads", "ffn_dim")}
+    same = {f"decoder_{key}": (found.get(f"encoder_{key}"),) for key in ("attention_heads", "ffn_dim")}
     require(str(place), found, known_settings(of) | same)
-    load_config({"model": {ours: found[theirs] for theirs, ours in SHAPE.items()}}, place=str(place))  # checks bounds
+    shape = {ours: found[theirs] for theirs, ours in SHAPES[of].items()}
+    load_config({"model": shape}, place=str(place))  # checks bounds
     size = max(found["vocab_size"], found.get("decoder_vocab_size") or 0)
-    bounds = {"max_position_embeddings": range(2, _MOST_POSITIONS + 1), "vocab_size": range(4, 2**31)}
+    bounds = {"vocab_size": range(4, 2**31)}
+    bounds |= {} if of == "t5" else {"max_position_embeddings": range(2, _MOST_POSITIONS + 1)}
     bounds |= dict.fromkeys(("pad_token_id", "eos_token_id", "decoder_start_token_id"), range(size))
     for key, bound in bounds.items():
-        if not isinstance(found[key], int) or found[key] not in bound:
-            raise InputError(f"{place}: {key} = {found[key]!r} (from {bound.start} to {bound.stop - 1})")
-    kept = (*SHAPE, *known_settings(of), *_NO_TRAINING, *_NO_SEARCH)
+        if not isinstance(value := found.get(key), int) or value not in bound:
+            raise InputError(f"{place}: {key} = {value!r} (from {bound.start} to {bound.stop - 1})")
+    kept = (*SHAPES[of], *known_settings(of), *_NO_TRAINING, *_NO_SEARCH)
     warn_of_lost(place, {key: found[key] for key in own}, defaults=defaults | NO_LAYERDROP, kept=kept)
     return config
 
@@ -237,7 +257,7 @@ def _map_weights(folder: Path) -> dict[str, Tensor]:
     return weights
 
 
-def _load_model(folder: Path, config: Any, of: Format) -> Any:
+def _load_model(folder: Path, config: Any) -> Any:
     """The model of transformers that a checked config describes. The shapes of the stored weights are compared first.
 
     transformers gets the weights, and opens no file of the folder.
@@ -245,16 +265,20 @@ def _load_model(folder: Path, config: Any, of: Format) -> Any:
     Raises:
         InputError: The weights are damaged, or are not those of the config.
     """
-    made, small, weights = model_class(of), copy.deepcopy(config), _map_weights(folder)
-    if of == "marian_mt":
+    made, small, weights = model_class(config.model_type), copy.deepcopy(config), _map_weights(folder)
+    ignored = made._keys_to_ignore_on_load_unexpected or ()
+    weights = {name: tensor for name, tensor in weights.items() if not any(re.search(key, name) for key in ignored)}
+    if is_marian := config.model_type == "marian":
         small.max_position_embeddings = 1  # its table of positions is computed number by number
     with torch.device("meta"):
         expected = made(small).state_dict(keep_vars=True)
     stored = {id(expected[name]) for name in expected.keys() & weights.keys()}  # a tied weight has several names
-    optional = {OUTPUT_BIAS["marian_mt"]} | (_POSITIONS if of == "marian_mt" else set())
+    optional = {OUTPUT_BIAS["marian_mt"]} | (_POSITIONS if is_marian else set())
     required = expected.keys() - optional
     missing = sorted(name for name in required if id(expected[name]) not in stored)
     unexpected = sorted(weights.keys() - expected.keys())
+    if not any(name.startswith(("decoder.", "model.decoder.")) for name in weights):
+        raise InputError(f"{folder}: has only an encoder; import a whole model, whose weights include a decoder")
     damage = [f"missing keys: {', '.join(missing[:5])}"] if missing else []
     damage += [f"unexpected keys: {', '.join(unexpected[:5])}"] if unexpected else []
     for name in sorted(required & weights.keys()):
@@ -291,9 +315,9 @@ def search_settings(
     warn_of_lost(place, given, defaults=defaults, kept=[*_KEPT, *_NO_SEARCH, *kept])
     # Theirs counts the start symbol, and the end symbol if it is forced there. Ours is at most 10,000.
     most = given.get("max_new_tokens") or given.get("max_length", MOST) - 1
-    most = min(most, config.max_position_embeddings - 1, 10_000)
-    never = {PAD_ID, BOS_ID, *target.only_ours}
-    ids = {row: token for token, row in enumerate(target.rows) if token not in never}
+    most = min(most, _num_positions(config) - 1, 10_000)
+    never, names = {PAD_ID, BOS_ID, *target.only_ours}, target.names
+    ids = {row: token for token, row in enumerate(target.rows) if token not in never and not is_sentinel(names[token])}
     forbidden = [sequence for sequence in given.get("bad_words_ids", ()) if sequence != [config.eos_token_id]]
     forbidden += [[token] for token in given.get("suppress_tokens", ())]
     settings = {

@@ -54,7 +54,7 @@ def prune(
     if data.get("language_tags") == "both" and len({*languages}) == 1:
         raise InputError(f"--keep-languages: a translation needs two languages, not only {languages[0]}")
     kept = [code for code in known if code in (languages or known)]  # in the vocabulary's order
-    tags = {f"{SPACE}{tag.format(code)}" for code in kept}
+    tags = {f"{space}{tag.format(code)}" for code in kept for space in (SPACE, "")}
     counts = _count(tokenizers, texts)
     sides = [
         vocabulary._replace(kept=_kept(vocabulary, count if texts else None, tags))

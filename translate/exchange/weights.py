@@ -4,15 +4,21 @@ Marian and MarianMT have the sines of a position before its cosines; we alternat
 dimensions of the residual stream in another order, which changes no result.
 """
 
+import math
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from translate.decoding.counterparts import Format
 from translate.model import Transformer
 
-WeightNames = Literal["marian_mt", "marian"]  # M2M100 and mBART have those of MarianMT
+WeightNames = Literal["marian_mt", "marian", "t5"]
+WEIGHT_NAMES: dict[Format, WeightNames] = {
+    "marian_mt": "marian_mt", "m2m_100": "marian_mt", "mbart": "marian_mt", "t5": "t5",
+}  # fmt: skip
+"""The names of weights in each format of transformers."""
 
 # Our modules in a layer: MarianMT's module, Marian's weight and bias, and the side that is the residual stream.
 _LAYER: dict[str, tuple[str, str, str, Literal["input", "output"]]] = {
@@ -30,18 +36,40 @@ _LAYER: dict[str, tuple[str, str, str, Literal["input", "output"]]] = {
     "feed_forward.outer": ("fc2", "ffn_W2", "ffn_b2", "output"),
     "feed_forward_norm": ("final_layer_norm", "ffn_ffn_ln_scale", "ffn_ffn_ln_bias", "output"),
 }
-_OUTSIDE_LAYERS: dict[str, dict[WeightNames, str]] = {
-    "encoder.tokens.weight": {"marian_mt": "model.encoder.embed_tokens.weight", "marian": "encoder_Wemb"},
-    "decoder.tokens.weight": {"marian_mt": "model.decoder.embed_tokens.weight", "marian": "decoder_Wemb"},
-    "output.weight": {"marian_mt": "lm_head.weight", "marian": "decoder_ff_logit_out_Wt"},
-    "output.bias": {"marian_mt": "final_logits_bias", "marian": "decoder_ff_logit_out_b"},
+# Our modules in a layer: T5's module, where {} is the number of the feed-forward layer. A gate and what it multiplies
+# have the suffixes _0 and _1.
+_T5_LAYER = {
+    "self_attention.query": "layer.0.SelfAttention.q",
+    "self_attention.key": "layer.0.SelfAttention.k",
+    "self_attention.value": "layer.0.SelfAttention.v",
+    "self_attention.output_projection": "layer.0.SelfAttention.o",
+    "self_attention_norm": "layer.0.layer_norm",
+    "cross_attention.query": "layer.1.EncDecAttention.q",
+    "cross_attention.key": "layer.1.EncDecAttention.k",
+    "cross_attention.value": "layer.1.EncDecAttention.v",
+    "cross_attention.output_projection": "layer.1.EncDecAttention.o",
+    "cross_attention_norm": "layer.1.layer_norm",
+    "feed_forward.inner": "layer.{}.DenseReluDense.wi",
+    "feed_forward.outer": "layer.{}.DenseReluDense.wo",
+    "feed_forward_norm": "layer.{}.layer_norm",
 }
+_OUTSIDE_LAYERS: dict[str, dict[WeightNames, str]] = {
+    "encoder.tokens.weight": {
+        "marian_mt": "model.encoder.embed_tokens.weight", "marian": "encoder_Wemb", "t5": "shared.weight",
+    },
+    "decoder.tokens.weight": {
+        "marian_mt": "model.decoder.embed_tokens.weight", "marian": "decoder_Wemb", "t5": "shared.weight",
+    },
+    "output.weight": {"marian_mt": "lm_head.weight", "marian": "decoder_ff_logit_out_Wt", "t5": "lm_head.weight"},
+    "output.bias": {"marian_mt": "final_logits_bias", "marian": "decoder_ff_logit_out_b", "t5": "final_logits_bias"},
+}  # fmt: skip
 OUTPUT_BIAS = _OUTSIDE_LAYERS["output.bias"]
-# More modules of a stack, which Marian's own files do not have: MarianMT's name, and the axis of the residual stream.
+# More modules of a stack, which Marian's own files do not have: MarianMT's name, the axis of the residual stream, and
+# T5's name.
 _OF_STACK = {
-    "positions": ("embed_positions", 1),
-    "embedding_norm": ("layernorm_embedding", 0),
-    "final_norm": ("layer_norm", 0),
+    "positions": ("embed_positions", 1, "block.0.layer.0.SelfAttention.relative_attention_bias"),
+    "embedding_norm": ("layernorm_embedding", 0, ""),
+    "final_norm": ("layer_norm", 0, "final_layer_norm"),
 }
 RESERVED_POSITIONS = 2
 """Rows at the beginning of mBART's table of positions that no token has; ours has no such rows."""
@@ -53,6 +81,7 @@ class Weight(NamedTuple):
     tensor: Tensor  # a view: what is written into it is written into our model
     axis: int | None  # the axis of the residual stream, whose dimensions have another order there
     tokens: Literal["source", "target"] | None  # the side that has one row per token, if any
+    scale: float = 1.0  # ours is theirs times this
 
 
 def split_weights(model: Transformer) -> dict[str, Tensor]:
@@ -68,21 +97,34 @@ def split_weights(model: Transformer) -> dict[str, Tensor]:
 
 
 def named_weights(model: Transformer, weight_names: WeightNames) -> dict[str, Weight]:
-    """Our weights by the names of another format. A tied weight has several names."""
+    """Our weights by the names of another format. A tied weight has several names.
+
+    T5's attention does not divide by the square root of the width of a head, so our queries are as much larger.
+    """
     weights: dict[str, Weight] = {}
+    head_dim, is_t5 = model.config.attention_dim // model.config.num_heads, weight_names == "t5"
     for ours, tensor in split_weights(model).items():
         stack, _, place = ours.partition(".layers.")
         if not place:
             side: Literal["source", "target"] = "source" if stack.startswith("encoder") else "target"
             if (module := ours.split(".")[1]) in _OF_STACK:
-                theirs, axis = _OF_STACK[module]
-                weights[f"model.{ours.replace(module, theirs)}"] = Weight(tensor, axis, None)
+                theirs, axis, in_t5 = _OF_STACK[module]
+                name = ours.replace(module, in_t5) if is_t5 else f"model.{ours.replace(module, theirs)}"
+                weights[name] = Weight(tensor, None if is_t5 else axis, None)
                 continue
-            weights[_OUTSIDE_LAYERS[ours][weight_names]] = Weight(tensor, None if ours == "output.bias" else 1, side)
+            axis_of_tokens = None if is_t5 or ours == "output.bias" else 1
+            weights[_OUTSIDE_LAYERS[ours][weight_names]] = Weight(tensor, axis_of_tokens, side)
             continue
         number, _, place = place.partition(".")
         module, _, kind = place.rpartition(".")
         marian_mt, weight, bias, stream = _LAYER[module]
+        if is_t5:
+            name = f"{stack}.block.{number}.{_T5_LAYER[module].format(1 if stack == 'encoder' else 2)}"
+            suffixes = ("_0", "_1") if module == "feed_forward.inner" and model.config.is_gated else ("",)
+            scale = math.sqrt(head_dim) if module.endswith("query") else 1.0
+            parts = zip(suffixes, tensor.chunk(len(suffixes)), strict=True)
+            weights |= {f"{name}{suffix}.weight": Weight(part, None, None, scale) for suffix, part in parts}
+            continue
         if weight_names == "marian_mt":
             name = f"model.{stack}.layers.{number}.{marian_mt}.{kind}"
         else:
@@ -96,14 +138,15 @@ def sines_first(d_model: int) -> Tensor:
     return torch.arange(d_model).view(-1, 2).t().flatten()
 
 
-def marian_mt_weights(model: Transformer, rows: Tensor | None = None) -> dict[str, Tensor]:
-    """Our weights by MarianMT's names, sines before cosines, with `rows` of our vocabulary in another order."""
-    order = sines_first(model.config.d_model).to(model.device)
+def foreign_weights(model: Transformer, weight_names: WeightNames, rows: Tensor | None = None) -> dict[str, Tensor]:
+    """Our weights by the names in transformers and in its layout, with `rows` of our vocabulary in another order."""
     weights = {}
-    for name, (tensor, axis, tokens) in named_weights(model, "marian_mt").items():
-        tensor = tensor if axis is None else tensor.index_select(axis, order)
-        weights[name] = (tensor if rows is None or tokens is None else tensor[rows]).float().cpu()
-    if model.config.tie_embeddings == "all":
+    for name, (tensor, axis, tokens, scale) in named_weights(model, weight_names).items():
+        if axis is not None:
+            tensor = tensor.index_select(axis, sines_first(tensor.shape[axis]).to(tensor.device))
+        tensor = tensor if rows is None or tokens is None else tensor[rows]
+        weights[name] = (tensor if scale == 1.0 else tensor / scale).float().cpu()
+    if weight_names == "marian_mt" and model.config.tie_embeddings == "all":
         weights["model.shared.weight"] = weights["lm_head.weight"]
     if (bias := weights.get(OUTPUT_BIAS["marian_mt"])) is not None:
         weights[OUTPUT_BIAS["marian_mt"]] = bias[None]

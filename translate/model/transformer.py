@@ -195,6 +195,8 @@ class Transformer(nn.Module):
         self.encoder = Encoder(config, tokens=source_tokens, pad_id=pad_id)
         self.decoder = Decoder(config, tokens=target_tokens, pad_id=pad_id)
         self.output = Projection(config.d_model, target_vocab_size, bias=config.output_bias)
+        if self.output.bias is not None and not config.bias:  # of an imported model: it excludes what the model lacks
+            self.output.bias.requires_grad_(False)
         initialize(self, config.initialization)
         if config.tie_embeddings in ("decoder", "all"):
             self.output.weight = target_tokens.weight

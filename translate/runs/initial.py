@@ -71,7 +71,10 @@ class InitialWeights(NamedTuple):
             if rows is not None and rows.shape[1:] == parameter.shape[1:] and 0 < len(rows) < len(parameter):
                 noise = torch.randn(len(parameter) - len(rows), *rows.shape[1:], generator=generator)
                 exact = rows.float()
-                tensors[name] = torch.cat([exact, exact.mean(0) + _NOISE * exact.std(0) * noise])
+                mean, deviation = exact.mean(0), exact.std(0)
+                if name == "output.bias" and not model.config.bias:  # it excludes tokens, and not these
+                    mean = deviation = exact.new_zeros(())
+                tensors[name] = torch.cat([exact, mean + _NOISE * deviation * noise])
                 for token, same in related[not name.startswith("encoder")].items():
                     tensors[name][token] = rows[same]
         set_parameters(model, tensors, name=str(self.file), dtype=None)

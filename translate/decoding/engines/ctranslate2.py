@@ -17,7 +17,7 @@ import torch
 
 from translate.config.decoding import DecodingConfig
 from translate.data.batching import batch_by_tokens
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
+from translate.data.tokenizer import EOS_ID, Tokenizers
 from translate.decoding.counterparts import position_limit
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
@@ -85,7 +85,7 @@ class CTranslate2Engine:
         self.tokenizers, self.folder, self.has_token_scores = tokenizers, folder, has_token_scores
         target = tokenizers.target
         self._ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
-        self._never = set(target.pieces([PAD_ID, BOS_ID]))  # symbols that our own search never generates
+        self._never = set(target.pieces(target.never_generated))  # symbols that our own search never generates
         device, _, index = config.device.partition(":")
         try:
             self._translator = import_extra("ctranslate2").Translator(

@@ -216,7 +216,7 @@ def _fill(spec: Any, module: nn.Linear | nn.LayerNorm | nn.RMSNorm, rows: slice 
     if stored is not None:
         setattr(spec, bias, _array(stored[rows]))
     elif isinstance(module, nn.LayerNorm):  # CTranslate2 requires one
-        spec.beta = np.zeros_like(spec.gamma)
+        spec.beta = _array(torch.zeros_like(module.weight))
 
 
 def _array(tensor: Tensor) -> Tensor | NDArray[np.float32]:

@@ -46,7 +46,7 @@ class OwnEngine:
     ) -> None:
         self.model, self.models = model, [model, *ensemble]
         self.forbidden = [ids for phrase in forbidden for ids in encode_forbidden(target, phrase)]
-        self.words = build_word_tables(target)
+        self.words, self.never_generated = build_word_tables(target), target.never_generated
         learned = [model.config.max_positions for model in self.models if model.config.positions == "learned"]
         self.position_limit = min(learned, default=None)
 
@@ -127,6 +127,7 @@ class OwnEngine:
             beam_size=settings.beam_size,
             max_length=max(max_lengths),
             num_read=bool(tags),
+            never=self.never_generated,
         )
         return functools.partial(
             BeamSearch,

@@ -30,6 +30,7 @@ class CachedDecoder:
         source_ids: The sentences, without special symbols.
         max_length: The most target positions of any sentence.
         num_read: Start symbols that the decoder reads before the one with which the search begins.
+        never: The ids that are never generated.
     """
 
     models: Sequence[Transformer]
@@ -38,6 +39,10 @@ class CachedDecoder:
     beam_size: int
     max_length: int
     num_read: int = 0
+    never: Sequence[int] = (PAD_ID, BOS_ID)
+
+    def __post_init__(self) -> None:
+        self._never_ids = torch.tensor(self.never, device=self.models[0].device)
 
     def start(self, sentences: Sequence[int], rows: Sequence[int], cache: Caches | None) -> Caches:
         """See `NextTokenModel.start`."""
@@ -65,7 +70,7 @@ class CachedDecoder:
     def step(
         self, last_ids: Int[Tensor, "batch beam"], cache: Caches
     ) -> tuple[Float[Tensor, "batch beam vocab"], Caches]:
-        """See `NextTokenModel.step`. Padding and the start symbol are never generated."""
+        """See `NextTokenModel.step`. Some tokens are never generated."""
         caches, log_probs = [], []
         for model, model_cache in zip(self.models, cache, strict=True):
             hidden, model_cache = model.decoder.step(last_ids, model_cache)
@@ -73,7 +78,7 @@ class CachedDecoder:
             logits = model.output(hidden).float()
             # In place: on a CPU, memory takes longer than the arithmetic.
             log_probs.append(torch.log_softmax(logits, dim=-1, out=logits))
-            logits[..., PAD_ID] = logits[..., BOS_ID] = -torch.inf
+            logits.index_fill_(-1, self._never_ids, -torch.inf)
         mean = log_probs[0]
         if len(log_probs) > 1:
             mean = torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))
