@@ -5,7 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from harness import run_command as translate
+
+from translate.runs.run import open_run
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
@@ -38,6 +41,14 @@ def test_an_imported_run_is_a_run(make_opus: Callable[..., Path], german: list[s
     for to in ("ctranslate2", "huggingface"):
         assert translate("export", run, tmp_path / to, "--to", to).exit_code == 0
         assert translate("export", run, tmp_path / "x", "--to", to, "--checkpoint", "last").exit_code == 2
+
+    narrow = translate("import", folder, tmp_path / "narrow", "--precision", "bf16")
+    assert narrow.exit_code == 0 and "it gives the same numbers before rounding to bf16" in narrow.stderr
+    exact, rounded = (open_run(each).load_model().model.parameters() for each in (run, tmp_path / "narrow"))
+    assert all(torch.equal(one.bfloat16().float(), other) for one, other in zip(exact, rounded, strict=True))
+    sizes = [(each / "checkpoints" / "best.safetensors").stat().st_size for each in (run, tmp_path / "narrow")]
+    assert 1.8 < sizes[0] / sizes[1] < 2.0
+    assert translate("export", tmp_path / "narrow", tmp_path / "out", "--to", "huggingface").exit_code == 0
 
     resumed = translate("train", run, "--resume")
     assert resumed.exit_code == 2
