@@ -35,9 +35,9 @@ def import_(
 ) -> None:
     """Convert another toolkit's model into a run, and check that it gives the same numbers.
 
-    Reads MarianMT models from Hugging Face, including all of OPUS-MT, M2M100, NLLB-200 and mBART-50, and Marian's own
-    model.npz with its decoder.yml, vocabularies and SentencePiece models. Anything that a run cannot represent is an
-    error.
+    Reads MarianMT models from Hugging Face, including all of OPUS-MT, M2M100, NLLB-200, mBART-50, MADLAD-400, T5 and
+    mT5, and Marian's own model.npz with its decoder.yml, vocabularies and SentencePiece models. Anything that a run
+    cannot represent is an error.
 
     Examples:
       translate import Helsinki-NLP/opus-mt-de-en runs/opus
@@ -82,9 +82,9 @@ def export(
     """Export a run's model with a model card for another toolkit, and check that it gives the same numbers.
 
     For Hugging Face, a model with post-norm and sinusoidal positions becomes a MarianMT model, and an imported M2M100,
-    NLLB-200 or mBART-50 model becomes one again. Any other model comes with a modelling file, which transformers loads
-    with `trust_remote_code=True`. An export to argos is a package that Argos
-    Translate and LibreTranslate install.
+    NLLB-200, mBART-50 or T5 model becomes one again. Any other model comes with a modelling file, which transformers
+    loads with `trust_remote_code=True`. An export to argos is a package that Argos Translate and LibreTranslate
+    install.
 
     Examples:
       translate export runs/demo --to ctranslate2 demo-ct2

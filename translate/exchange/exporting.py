@@ -34,7 +34,7 @@ def export_run(
     """Write a run's model, tokenizers and model card for another program, and check that it gives the same numbers.
 
     Args:
-        to: ctranslate2 also writes the SentencePiece models; huggingface writes an M2M100, mBART or MarianMT model
+        to: ctranslate2 also writes the SentencePiece models; huggingface writes an M2M100, mBART, T5 or MarianMT model
             where that is exact, otherwise a model with its own modelling file; onnx writes graphs for ONNX Runtime,
             with the other files that optimum needs; argos writes a package for each direction.
         output: A folder that does not exist yet, or an empty one.

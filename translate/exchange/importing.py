@@ -61,8 +61,8 @@ def import_model(
     """Write a run of another toolkit's model, after checking that it gives the same numbers.
 
     Args:
-        source: A folder with a MarianMT, M2M100, NLLB-200 or mBART-50 model of Hugging Face or with Marian's own files,
-            or a name on the Hub.
+        source: A folder with a MarianMT, M2M100, NLLB-200, mBART-50 or T5 model of Hugging Face or with Marian's own
+            files, or a name on the Hub.
         run: A folder that does not exist yet, or an empty one.
         overrides: `dotted.key=value` settings that the files do not contain, such as the languages.
         command: The command that the user typed, which the run records.
