@@ -140,3 +140,13 @@ def test_filtered_pairs_are_reported_by_corpus_and_never_seen(letters: Tokenizer
     lines = ["a: 1 of 3", *left_out, "b: 2 of 3", "1 left out: empty"]
     assert len(found) == len(lines) and all(map(str.startswith, found, lines))
     assert seen(batches.epoch(0)) == [0, 3, 4]
+
+
+def test_a_source_of_a_tag_alone_is_empty() -> None:
+    """Also where the space before the tag is a token of its own, as in some vocabularies of MADLAD-400."""
+    config = TokenizerConfig(vocab_size=12, byte_fallback=False, add_pieces=["<2de>"])
+    tokenizer = train_tokenizer(["a b c"] * 3, config)
+    assert tokenizer.pieces(tokenizer.encode("<2de> a")) == ["▁", "<2de>", "▁a"]
+    tagged = ParallelCorpus("news", ["a", "", "b"], ["a", "a", "a"], 1.0, "<2de>")
+    [report] = make([tagged], Tokenizers(tokenizer, tokenizer, "joint")).filter_reports
+    assert (report.num_kept, report.left_out["empty source"]) == (2, 1)

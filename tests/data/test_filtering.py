@@ -26,8 +26,8 @@ def test_each_pair_is_counted_under_the_first_rule_it_breaks() -> None:
         "  1 left out: target over data.max_target_tokens = 11",
         "  2 left out: lengths over data.max_length_ratio = 3.0",
     ]
-    tagged = NEWS._replace(source_tag="<bt> <2en>")  # two tokens of a source are its tags
-    kept, report = filter_pairs(tagged, np.array([2, 3]), np.array([5, 5]), limits=limits, batch_tokens=99)
+    lengths = np.array([2, 3]), np.array([5, 5])
+    kept, report = filter_pairs(NEWS, *lengths, num_tags=(2, 0), limits=limits, batch_tokens=99)
     assert (kept.tolist(), report.left_out["empty source"]) == ([1], 1)
     without_ratio = limits.model_copy(update={"max_length_ratio": None})
     kept, _ = filter_pairs(NEWS, sources, targets, limits=without_ratio, batch_tokens=99)

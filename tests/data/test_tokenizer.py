@@ -224,3 +224,8 @@ def test_models_that_do_not_serve(tmp_path: Path, german: list[str]) -> None:
     for damaged in (whole[: len(whole) // 2], b""):
         with pytest.raises(InputError, match=rf"^x\.model: .*\({len(damaged)} bytes\); copy it again"):
             Tokenizer(damaged, name="x.model")
+
+
+def test_an_added_piece_with_the_name_of_a_sentinel_can_be_generated(german: list[str]) -> None:
+    tokenizer = train_tokenizer(german, settings(add_pieces=["<extra_id_0>"]))
+    assert "<extra_id_0>" in tokenizer.all_pieces and tokenizer.never_generated == [PAD_ID, BOS_ID]

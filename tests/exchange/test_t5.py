@@ -14,7 +14,7 @@ from trainings import run_training
 
 from translate.config.load import load_config
 from translate.decoding.loading import load_own_translator, load_translator
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.exchange import export_run
 from translate.exchange.importing import import_model
 from translate.exchange.language_tokenizers import load_tokenizer
@@ -33,7 +33,10 @@ pytestmark = [
 KINDS = ("t5", "mt5", "madlad")
 T5_SPM = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
 MADLAD_SPM = {"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1}
-TAGS = ("\n", "<2de>", "<2en>", "<2fr>", "<2gsw_Latn>", "<2zxx_xx_dtynoise>")  # the first and the last name no language
+TAGS = ["\n", "<2de>", "<2en>", "<2fr>", "<2gsw_Latn>", "<2zxx_xx_dtynoise>"]  # the first and the last name no language
+
+
+MT5_SENTINELS = [f"▁<extra_id_{number}>" for number in reversed(range(9))]
 
 
 def make_t5(folder: Path, kind: str, **settings: Any) -> Path:
@@ -44,13 +47,16 @@ def make_t5(folder: Path, kind: str, **settings: Any) -> Path:
     symbols["decoder_start_token_id"] = 0
     lines = [line for side in toy_sentences(300, longest=6, draw=random.Random(1)) for line in side]
     options: dict[str, Any] = {"vocab_size": 60, **(MADLAD_SPM if is_madlad else T5_SPM)}
-    options |= {"user_defined_symbols": [*TAGS]} if is_madlad else {}
+    options |= {"user_defined_symbols": TAGS} if is_madlad else {}
+    options |= {"user_defined_symbols": MT5_SENTINELS} if is_mt5 else {}
     options |= {"byte_fallback": True, "vocab_size": 320} if kind != "t5" else {}
     spm = train_spm(lines, model_type="unigram", hard_vocab_limit=False, **options)
     (folder / "spiece.model").write_bytes(spm)
-    tokenizer_config = {"tokenizer_class": "T5Tokenizer"} | ({"extra_ids": 0, "pad_token": "<s>"} if is_madlad else {})
+    tokenizer_config = {"tokenizer_class": "T5Tokenizer", "clean_up_tokenization_spaces": True}
+    tokenizer_config |= {} if kind == "t5" else {"extra_ids": 0}
+    tokenizer_config |= {"pad_token": "<s>"} if is_madlad else {}
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
-    size = len(load_spm(folder)) + (0 if is_madlad else 100 + 7)  # sentinels, and rows that have no name
+    size = len(load_spm(folder)) + {"t5": 107, "mt5": 7, "madlad": 0}[kind]  # sentinels, and rows that have no name
     shape = {
         "vocab_size": size, "d_model": 24, "d_kv": 7, "d_ff": 30, "num_layers": 2, "num_heads": 4,
         "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "relative_attention_num_buckets": 10,
@@ -172,6 +178,7 @@ def test_there_and_back(trained: Trained, tmp_path: Path) -> None:
         transformers.AutoModelForSeq2SeqLM.from_pretrained(each) for each in (trained.folder, tmp_path / "back")
     )
     assert type(after) is transformers.T5ForConditionalGeneration
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["tie_word_embeddings"] is False
     weights = after.state_dict()
     for name, tensor in before.state_dict().items():
         torch.testing.assert_close(weights[name], tensor, rtol=1e-6, atol=0, msg=name)
@@ -188,6 +195,8 @@ def test_there_and_back(trained: Trained, tmp_path: Path) -> None:
 def test_other_exports(trained: Trained, tmp_path: Path, to: Any, package: str) -> None:
     pytest.importorskip(package)
     export_run(trained.run, to=to, output=tmp_path / "out")  # compares the numbers
+    sentinel = {"t5": "<extra_id_7>", "mt5": "▁<extra_id_7>", "madlad": "<s>"}[trained.kind]
+    assert to == "onnx" or f'["{sentinel}"]' in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 def finetune(trained: Trained, base: Path, run: Path, **sections: Any) -> Path:
@@ -242,7 +251,8 @@ def test_a_pruned_vocabulary(trained: Trained, tmp_path: Path, caplog: pytest.Lo
     whole = open_run(trained.run).tokenizers.source
     assert pruned.tokenizers.source.vocab_size < whole.vocab_size
     left_out = {*whole.all_pieces} - {*pruned.tokenizers.source.all_pieces}
-    assert {"<extra_id_0>", "<extra_id_99>"} <= left_out if trained.kind != "madlad" else "▁<2fr>" in left_out
+    expected = {"t5": {"<extra_id_0>", "<extra_id_99>"}, "mt5": {"▁<extra_id_0>"}, "madlad": {"▁<2fr>"}}
+    assert expected[trained.kind] <= left_out
     assert trained.translate(tmp_path / "pruned", beam_size=4) == trained.translate(beam_size=4)
     export_run(tmp_path / "pruned", to="huggingface", output=tmp_path / "back")
     assert trained.generate(tmp_path / "back", num_beams=4) == trained.translate(beam_size=4)
@@ -268,6 +278,7 @@ def test_other_models(tmp_path: Path, activation: str, settings: dict[str, Any])
     export_run(tmp_path / "run", to="huggingface", output=tmp_path / "back")
     written = json.loads((tmp_path / "back" / "config.json").read_text())
     assert (written["scale_decoder_outputs"], written["dropout_rate"]) == (is_tied, 0.25)
+    assert written["tie_word_embeddings"] == is_tied
     before, after = (
         transformers.AutoModelForSeq2SeqLM.from_pretrained(each).state_dict() for each in (folder, tmp_path / "back")
     )
@@ -291,27 +302,31 @@ def test_the_buckets_are_those_of_t5(directions: Any, num_buckets: int, max_dist
     assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("engine", ["translate", "ctranslate2"])
-def test_sentinels_are_never_written(tmp_path: Path, engine: Any) -> None:
-    """Neither by our search nor by CTranslate2's, nor by that of an export, although they are the most probable."""
+@pytest.mark.parametrize(
+    ("engine", "kind", "sentinel"),
+    [("translate", "t5", "<extra_id_7>"), ("ctranslate2", "t5", "<extra_id_7>"), ("translate", "mt5", "▁<extra_id_7>")],
+)
+def test_sentinels_are_never_written(tmp_path: Path, engine: Any, kind: str, sentinel: str) -> None:
+    """Nor rows without a name, by our search, CTranslate2 and an export, although they are the most probable."""
     pytest.importorskip("ctranslate2")
-    folder = make_t5(tmp_path / "folder", "t5")
+    folder = make_t5(tmp_path / "folder", kind)
     tokenizer = load_tokenizer(folder)
-    model = transformers.T5ForConditionalGeneration.from_pretrained(folder)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
     with torch.no_grad():
-        model.lm_head.weight[tokenizer.convert_tokens_to_ids("<extra_id_7>")].mul_(9.0)
-        model.lm_head.weight[tokenizer.convert_tokens_to_ids("<extra_id_8>")].mul_(-9.0)
+        model.lm_head.weight[tokenizer.convert_tokens_to_ids(sentinel)].mul_(9.0)
+        model.lm_head.weight[-1] = -model.lm_head.weight[tokenizer.convert_tokens_to_ids(sentinel)]  # unnamed
     model.save_pretrained(folder)
     import_(folder, tmp_path / "run")
     translator = load_translator(tmp_path / "run", options={"device": "cpu", "engine": engine, "precision": "fp32"})
     lines = toy_sentences(9, longest=5, draw=random.Random(3))[0]
     found = [each.text for each in translator.translator.translate(lines)]
-    assert any(found) and not any("extra_id" in text for text in found)
+    assert any(found) and not any("extra_id" in text or "unnamed" in text for text in found)
     export_run(tmp_path / "run", to="huggingface", output=tmp_path / "back")
     batch = load_tokenizer(tmp_path / "back")(lines, return_tensors="pt", padding=True)
     made = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back")
     names = load_tokenizer(tmp_path / "back").convert_ids_to_tokens(made.generate(**batch).flatten().tolist())
-    assert not any("extra_id" in name for name in names)
+    assert not any("extra_id" in name or "unnamed" in name for name in names)
+    assert "unnamed" in load_tokenizer(tmp_path / "back").convert_ids_to_tokens(model.config.vocab_size - 1)
     assert not import_(tmp_path / "back", tmp_path / "again").config.decoding.forbidden_ids
 
 
@@ -333,17 +348,30 @@ def test_a_tag_after_a_space_of_its_own(tmp_path: Path) -> None:
     assert [rows[token] for token in source.encode(f"<2en> {line}")] == ids
     kept = import_(folder, tmp_path / "kept", keep_languages=["de", "en"])
     assert kept.tokenizers.source.tag_ids("<2en>") and kept.config.data.languages == ("de", "en")
+    assert kept.tokenizers.source.tag_id("<2fr>") is None
+    whole = import_(folder, tmp_path / "named", "data.target_language=en")
+    export_run(tmp_path / "named", to="huggingface", output=tmp_path / "back")
+    again = import_(tmp_path / "back", tmp_path / "again")
+    assert again.tokenizers.source.all_pieces == whole.tokenizers.source.all_pieces
+    assert (again.config.data.languages, again.config.data.target_language) == (("de", "en", "fr", "gsw_Latn"), "en")
 
 
 def test_text_that_transformers_divides_differently(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """T5 was trained with SentencePiece's tokens, so the run has those, and a warning says so."""
+    """T5 was trained with SentencePiece's tokens, so the run has those, and one warning says so, unless most differ."""
     folder = make_t5(tmp_path / "folder", "mt5")
     load_tokenizer(folder).save_pretrained(folder)
     made = json.loads((folder / "tokenizer.json").read_text())
-    made["model"]["vocab"] = [[piece, score if len(piece) < 3 else -99.0] for piece, score in made["model"]["vocab"]]
-    (folder / "tokenizer.json").write_text(json.dumps(made))
-    import_(folder, tmp_path / "run")
-    assert "spiece.model" in caplog.text
+    pieces, scores = zip(*made["model"]["vocab"], strict=True)
+    words = [piece for piece in pieces if len(piece) > 2 and "<" not in piece]
+    for lowered in (words[:1], words):
+        lower = [[piece, -99.0 if piece in lowered else score] for piece, score in zip(pieces, scores, strict=True)]
+        (folder / "tokenizer.json").write_text(json.dumps(made | {"model": made["model"] | {"vocab": lower}}))
+        if lowered == words:
+            with pytest.raises(RunError, match=r"divides \d of 6 texts.*spiece\.model"):
+                import_(folder, tmp_path / "other")
+        else:
+            import_(folder, tmp_path / "run")
+            assert caplog.text.count("spiece.model") == 1
     changed = (folder / "spiece.model").read_bytes()
     (folder / "spiece.model").write_bytes(changed.replace("▁Hund".encode(), "▁Mund".encode()))
     with pytest.raises(InputError, match="▁Mund"):
@@ -358,6 +386,23 @@ def leave_out_decoder(folder: Path) -> None:
     transformers.T5EncoderModel.from_pretrained(folder).save_pretrained(folder)
 
 
+def forget_start(folder: Path) -> None:
+    for name in ("config.json", "generation_config.json"):
+        change_json(folder / name, decoder_start_token_id=None)
+
+
+def add_tokens(folder: Path, *names: str) -> None:
+    tokenizer = load_tokenizer(folder)
+    tokenizer.add_tokens([*names])
+    tokenizer.save_pretrained(folder)
+
+
+def test_the_start_symbol_may_be_in_the_settings_of_generate(tmp_path: Path) -> None:
+    folder = make_t5(tmp_path / "folder", "t5")
+    change_json(folder / "config.json", decoder_start_token_id=None)
+    assert import_(folder, tmp_path / "run").config.data.max_source_tokens == 511
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -367,7 +412,14 @@ def leave_out_decoder(folder: Path) -> None:
         (leave_out_decoder, "has only an encoder"),
         (lambda folder: change_json(folder / "config.json", feed_forward_proj="gated-relu"), "feed_forward_proj"),
         (lambda folder: change_json(folder / "config.json", feed_forward_proj="gated-a-b"), "feed_forward_proj"),
-        (lambda folder: change_json(folder / "config.json", decoder_start_token_id=None), "decoder_start_token_id"),
+        (forget_start, "decoder_start_token_id is missing"),
+        (lambda folder: change_json(folder / "config.json", eos_token_id=999), "eos_token_id = 999"),
+        (lambda folder: add_tokens(folder, "ñ"), "'ñ' were added"),
+        (lambda folder: (folder / "spiece.model").rename(folder / "tokenizer.json"), "transformers 5 does not save it"),
+        (
+            lambda folder: change_json(folder / "tokenizer_config.json", tokenizer_class="ByT5Tokenizer"),
+            "ByT5Tokenizer; only T5Tokenizer",
+        ),
         (lambda folder: change_json(folder / "config.json", d_kv=9), "has the shape"),
     ],
 )

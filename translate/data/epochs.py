@@ -143,7 +143,9 @@ class TrainingBatches:
             these = slice(first, first + len(corpus.sources))
             lengths = self._sources.lengths[these], self._targets.lengths[these]
             limits, batch_tokens = settings.limits, settings.batch_tokens
-            kept, report = filter_pairs(corpus, *lengths, limits=limits, batch_tokens=batch_tokens)
+            tags = zip(tokenizers[:2], (corpus.source_tag, corpus.target_tag), strict=True)
+            num_tags = [len(tokenizer.encode(tag or "")) for tokenizer, tag in tags]
+            kept, report = filter_pairs(corpus, *lengths, num_tags=num_tags, limits=limits, batch_tokens=batch_tokens)
             self._kept.append(kept + first)
             self.filter_reports.append(report)
             first = these.stop

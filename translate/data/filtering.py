@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +74,7 @@ def filter_pairs(
     source_lengths: NDArray[np.signedinteger],
     target_lengths: NDArray[np.signedinteger],
     *,
+    num_tags: Sequence[int] = (0, 0),
     limits: DataConfig,
     batch_tokens: int,
 ) -> tuple[NDArray[np.int64], FilterReport]:
@@ -82,6 +83,7 @@ def filter_pairs(
     Args:
         source_lengths: Number of subwords of each source with its tags, without special symbols; `target_lengths`
             likewise.
+        num_tags: Number of subwords of the tags of each source and of each target.
         batch_tokens: Most tokens on a side of a pair, with its special symbol.
 
     Returns:
@@ -91,7 +93,6 @@ def filter_pairs(
         InputError: A pair that is kept is too long for a batch.
     """
     max_source, max_target, ratio = limits.max_source_tokens, limits.max_target_tokens, limits.max_length_ratio
-    num_tags = [len((tag or "").split()) for tag in (corpus.source_tag, corpus.target_tag)]
     equal = repeated = np.zeros(len(source_lengths), dtype=np.bool_)
     if limits.leave_out:
         with show_progress("Looking for repeated pairs"):

@@ -68,8 +68,8 @@ after this symbol are UNK, and characters that SentencePiece does not know may s
 
 
 def is_sentinel(piece: str) -> bool:
-    """Whether a piece stands for text that was left out when T5 was pre-trained, such as `<extra_id_0>`."""
-    return re.fullmatch(r"<extra_id_\d+>", piece) is not None
+    """Whether a piece of T5's stands for text that was left out in pre-training, or has no name in its files."""
+    return re.fullmatch(r"▁?<extra_id_\d+>|<unnamed_\d+>", piece) is not None
 
 
 class Tokenizer:
@@ -201,8 +201,9 @@ class Tokenizer:
 
     @functools.cached_property
     def never_generated(self) -> list[int]:
-        """The ids that no translation has: PAD, BOS and the sentinels of T5."""
-        return [PAD_ID, BOS_ID, *(token for token, piece in enumerate(self.all_pieces) if is_sentinel(piece))]
+        """The ids that no translation has: PAD, BOS, and the sentinels of T5, which are unused pieces."""
+        sentinels = [token for token, piece in enumerate(self.all_pieces) if is_sentinel(piece)]
+        return [PAD_ID, BOS_ID, *filter(self._processor.is_unused, sentinels)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids without padding, BOS and EOS; UNK becomes ` ⁇ `, and bytes that are not UTF-8 U+FFFD."""

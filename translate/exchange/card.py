@@ -16,7 +16,6 @@ from translate.atomic import write_text
 from translate.config.data import DataConfig, Direction, HubCorpus, corpus_title
 from translate.config.decoding import DecodingConfig
 from translate.config.languages import Languages
-from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.counterparts import Format, position_limit
 from translate.decoding.engines.ctranslate2 import ctranslate2_search, length_power
 from translate.evaluation.metrics import HEADLINES, decimals, read_recorded_scores
@@ -105,7 +104,7 @@ def write_card(
         argos_codes=package_codes(languages.usual),
         is_separate=is_separate,
         tag_ids=sorted(tag_ids.difference(special_tags(run.tokenizers, languages).values())),
-        never=json.dumps([[piece] for piece in target.pieces([PAD_ID, BOS_ID])], ensure_ascii=False),
+        never=json.dumps([[piece] for piece in target.pieces(target.never_generated)], ensure_ascii=False),
         options=str(ctranslate2_search(search)).replace("'", '"'),
         power=length_power(search),
         penalty=_PENALTIES[search.length_penalty_kind].format(search.length_penalty),

@@ -24,6 +24,7 @@ from translate.data.tokenizer import (
     UNK_ID,
     Tokenizer,
     Tokenizers,
+    is_sentinel,
     parse_model,
     with_pieces,
 )
@@ -178,6 +179,8 @@ def reorder_sentencepiece(model_bytes: bytes, vocabulary: Vocabulary, *, name: s
         if (found := own.get(tag.removeprefix(SPACE))) is not None and found.type == _TAG:
             del own[found.piece]
     pieces = [own.pop(text, None) or piece(text, _TAG if text in tags else _UNUSED) for text in names[4:]]
+    for sentinel in (each for each in pieces if is_sentinel(each.piece)):  # pieces of mT5's SentencePiece model
+        sentinel.type = _UNUSED
     for text in own.keys() & pruned:
         own[text].type = _UNUSED
     if own or any(used.type == _UNUSED for used in pieces):

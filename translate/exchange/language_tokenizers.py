@@ -39,6 +39,7 @@ TAGS = {"M2M100Tokenizer": "__{}__", "NllbTokenizer": "{}", "MBart50Tokenizer": 
 FAIRSEQ_FORMATS: tuple[Format, ...] = ("m2m_100", "mbart")
 """The models with such a tokenizer. The end symbol also begins their targets."""
 _T5_TAG = r"<2([a-z]{2,3}(?:_[A-Z][a-z]{3})?(?:_[A-Z]{2})?)>"  # of MADLAD-400, which also has tags of other kinds
+T5_TYPES = ("t5", "mt5")
 UNNAMED = "madeupword"
 """Begins fairseq's names of embeddings that no subword has."""
 
@@ -70,13 +71,14 @@ def read_tokenizer_settings(folder: Path) -> TokenizerSettings:
     settings = read_json(file, TokenizerSettings) if file.is_file() else TokenizerSettings()
     model = read_json(folder / "config.json", TokenizerSettings)
     # mBART-25 puts the tags elsewhere, and is the one that may name no class; all T5 models have the same tokenizer.
-    is_mbart, is_t5 = model.model_type == "mbart", model.model_type in ("t5", "mt5")
-    usual = "MBartTokenizer" if is_mbart else "M2M100Tokenizer"
+    is_mbart, is_t5 = model.model_type == "mbart", model.model_type in T5_TYPES
+    usual = "MBartTokenizer" if is_mbart else "T5Tokenizer" if is_t5 else "M2M100Tokenizer"
     name = (settings.tokenizer_class or model.tokenizer_class or usual).removesuffix("Fast")
-    name = "MarianTokenizer" if (folder / "source.spm").is_file() else "T5Tokenizer" if is_t5 else name
-    settings.tokenizer_class = name
-    known = [each for each in TAGS if (each == "MBart50Tokenizer") == is_mbart and each != "T5Tokenizer"]
-    if name not in ("MarianTokenizer", *known) and not is_t5:
+    if is_t5 and name in (usual, "MT5Tokenizer", "PreTrainedTokenizer", "TokenizersBackend"):
+        name = "T5Tokenizer"
+    settings.tokenizer_class = name = "MarianTokenizer" if (folder / "source.spm").is_file() else name
+    known = [each for each in TAGS if (each == "MBart50Tokenizer") == is_mbart and (each == "T5Tokenizer") == is_t5]
+    if name not in ("MarianTokenizer", *known):
         raise InputError(f"{folder}: has a tokenizer of the class {name}; only {' or '.join(known)} can be imported")
     return settings
 
@@ -102,7 +104,9 @@ def language_tags(tokenizer: Any, settings: TokenizerSettings) -> tuple[str, dic
         return tag, {match[1]: row for row, match in found if match}
     if name == "NllbTokenizer":
         codes = tuple(code for code in map(str, tokenizer.extra_special_tokens) if not code.startswith("<"))
-    words = [f"{SPACE}{tag.format(code)}" if name == "MarianTokenizer" else code for code in codes]
+    words = list(map(tag.format, codes))
+    if name == "MarianTokenizer":  # of an export, where the space before a tag may be a token of its own
+        words = [word if word in tokenizer.encoder else f"{SPACE}{word}" for word in words]
     return tag, dict(zip(codes, tokenizer.convert_tokens_to_ids(words), strict=True))
 
 
@@ -150,7 +154,8 @@ def read_vocabulary(folder: Path, model: Any, tokenizer: Any, tags: dict[str, in
             f"{folder}: the tokenizer has {len(plain) + len(tags)} subwords with the ids {min(rows)} to {max(rows)},"
             f" and the model has {num_rows} embeddings: each subword needs its own"
         )
-    subwords = [rows.get(row, f"{UNNAMED}{row:04d}") for row in range(num_rows)]
+    unnamed = "<unnamed_{}>" if config.model_type in T5_TYPES else UNNAMED + "{:04d}"
+    subwords = [rows.get(row, unnamed.format(row)) for row in range(num_rows)]
     special = {"start": config.decoder_start_token_id, "pad": config.pad_token_id}
     vocabulary = Vocabulary(subwords, tokenizer.unk_token_id, config.eos_token_id, **special)
     return vocabulary._replace(added=frozenset(added), symbols=frozenset([*tags, *filter(is_symbol, subwords)]))

@@ -27,6 +27,7 @@ def describe_marian_mt(folder: Path, model: Any, tokenizer: Any) -> PretrainedPa
     own = read_tokenizer_settings(folder)
     keys = ("languages", "language_tags", "language_tag") if own.languages else ()  # of an export of ours with tags
     told: dict[str, Any] = {key: getattr(own, key) for key in keys}
+    told |= {"target_language": own.target_lang} if own.target_lang in own.languages else {}
     languages = {"source_language": own.source_lang, "target_language": own.target_lang}
     data = {key: (not told and code) or UNKNOWN for key, code in languages.items()} | told
     codes = {f"{SPACE}{told['language_tag'].format(code)}": code for code in told.get("languages", ())}

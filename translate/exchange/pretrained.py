@@ -31,7 +31,7 @@ from translate.exchange.foreign import (
     warn_of_lost,
 )
 from translate.exchange.huggingface import NO_LAYERDROP, SHAPES, check_transformers, model_class
-from translate.exchange.language_tokenizers import load_tokenizer
+from translate.exchange.language_tokenizers import T5_TYPES, load_tokenizer, read_tokenizer_settings
 from translate.exchange.m2m100 import describe_m2m100
 from translate.exchange.marian_mt import describe_marian_mt
 from translate.exchange.t5 import describe_t5
@@ -125,11 +125,14 @@ def read_pretrained(folder: Path) -> ForeignModel:
     of, sentencepiece, describe = _MODELS[model_type]
     spms = folder / "source.spm", folder / "target.spm"
     if of != "marian_mt":
+        read_tokenizer_settings(folder)  # refuses other tokenizers
         spms = (spms[0] if spms[0].is_file() else folder / sentencepiece,) * 2
     needed = ["config.json", *(["vocab.json"] if of == "marian_mt" else []), *dict.fromkeys(spm.name for spm in spms)]
     if missing := [name for name in needed if not (folder / name).is_file()]:
+        is_new = sentencepiece in missing and (folder / "tokenizer.json").is_file()
+        hint = "; transformers 5 does not save it: copy it from the model that was fine-tuned" if is_new else ""
         raise InputError(
-            f"{folder}: {', '.join(missing)} is missing; {NAMES[of]} models have {', '.join(needed)} and weights"
+            f"{folder}: {', '.join(missing)} is missing; {NAMES[of]} models have {', '.join(needed)} and weights{hint}"
         )
     files = sorted(file for pattern in _PATTERNS for file in folder.glob(pattern))
     for file in files:
@@ -139,6 +142,9 @@ def read_pretrained(folder: Path) -> ForeignModel:
             read_input(file)  # refuses a pipe, and what is too large for transformers to read
     if (folder / "adapter_config.json").is_file():
         raise InputError(f"{folder}: adapter_config.json belongs to an adapter; merge it into the model, and remove it")
+    generation = folder / "generation_config.json"
+    if settings.get("decoder_start_token_id") is None and generation.is_file():
+        settings |= {key: row for key, row in read_mapping(generation).items() if key == "decoder_start_token_id"}
     config = _read_config(place, settings, of)
     model, tokenizer = _load_model(folder, config), load_tokenizer(folder)
     described = describe(folder, model, tokenizer)
@@ -153,8 +159,7 @@ def read_pretrained(folder: Path) -> ForeignModel:
             weights[name] = table[RESERVED_POSITIONS:]
     bias = OUTPUT_BIAS["marian_mt"]
     weights[bias] = weights[bias][0] if bias in weights else torch.zeros(len(described.target.subwords))
-    if (folder / "generation_config.json").is_file():
-        place = folder / "generation_config.json"
+    place = generation if generation.is_file() else place
     search = read_json(place, Generation).model_dump(exclude_none=True)
     if place.name == "config.json":  # of an older version, where it has the search too
         known = import_extra("transformers").GenerationConfig().to_dict()
@@ -189,8 +194,7 @@ def read_pretrained(folder: Path) -> ForeignModel:
 
 def _num_positions(config: Any) -> int:
     """The length of the longest sequences; T5, whose positions have no limit, was trained on up to 512 tokens."""
-    number: int = getattr(config, "max_position_embeddings", 512)
-    return number
+    return 512 if config.model_type in T5_TYPES else int(config.max_position_embeddings)
 
 
 def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
@@ -222,7 +226,8 @@ def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
     bounds |= dict.fromkeys(("pad_token_id", "eos_token_id", "decoder_start_token_id"), range(size))
     for key, bound in bounds.items():
         if not isinstance(value := found.get(key), int) or value not in bound:
-            raise InputError(f"{place}: {key} = {value!r} (from {bound.start} to {bound.stop - 1})")
+            given = "is missing" if value is None else f"= {value!r}"
+            raise InputError(f"{place}: {key} {given} (from {bound.start} to {bound.stop - 1})")
     kept = (*SHAPES[of], *known_settings(of), *_NO_TRAINING, *_NO_SEARCH)
     warn_of_lost(place, {key: found[key] for key in own}, defaults=defaults | NO_LAYERDROP, kept=kept)
     return config

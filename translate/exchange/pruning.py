@@ -54,7 +54,7 @@ def prune(
     if data.get("language_tags") == "both" and len({*languages}) == 1:
         raise InputError(f"--keep-languages: a translation needs two languages, not only {languages[0]}")
     kept = [code for code in known if code in (languages or known)]  # in the vocabulary's order
-    tags = {f"{space}{tag.format(code)}" for code in kept for space in (SPACE, "")}
+    tags = {f"{space}{tag.format(code)}": code in kept for code in known for space in (SPACE, "")}
     counts = _count(tokenizers, texts)
     sides = [
         vocabulary._replace(kept=_kept(vocabulary, count if texts else None, tags))
@@ -95,8 +95,8 @@ def _count(tokenizers: Tokenizers, texts: Sequence[Path]) -> list[Counter[int]]:
     return [counts[0], counts[-1]]
 
 
-def _kept(vocabulary: Vocabulary, counts: Counter[int] | None, tags: set[str]) -> frozenset[int]:
-    """The foreign ids to keep."""
+def _kept(vocabulary: Vocabulary, counts: Counter[int] | None, tags: dict[str, bool]) -> frozenset[int]:
+    """The foreign ids to keep; `tags` says which tags of languages are among them."""
     scripts, names, rows = Counter[str](), vocabulary.names, vocabulary.rows
     for token, count in (counts or {}).items():
         for character in names[token]:
@@ -105,9 +105,9 @@ def _kept(vocabulary: Vocabulary, counts: Counter[int] | None, tags: set[str]) -
 
     def is_kept(token: int, name: str) -> bool:
         if name in vocabulary.symbols:
-            return name in tags or (counts is None and not name.startswith(SPACE))
+            return tags.get(name, counts is None)
         is_character = len(name) == 1 and _script(name) in frequent
-        is_tag = name in tags or re.fullmatch(">>.*<<", name)  # OPUS-MT's are tags too
+        is_tag = tags.get(name) or re.fullmatch(">>.*<<", name)  # OPUS-MT's are tags too
         return counts is None or token in counts or is_character or bool(is_tag or BYTE_PIECE.fullmatch(name))
 
     return frozenset(

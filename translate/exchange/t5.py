@@ -4,6 +4,7 @@ The sentinels of its pre-training, `<extra_id_0>` and so on, come neither from t
 each source begins with the tag of the language to translate to, such as `<2de>`.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from translate.config.languages import UNKNOWN
 from translate.data.tokenizer import SPACE, parse_model
 from translate.errors import InputError
 from translate.exchange.foreign import PretrainedParts
-from translate.exchange.language_tokenizers import language_tags, read_tokenizer_settings, read_vocabulary
+from translate.exchange.language_tokenizers import added_tokens, language_tags, read_tokenizer_settings, read_vocabulary
 from translate.files import read_input
 
 
@@ -27,6 +28,11 @@ def describe_t5(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts:
     for name, row in {tag.format(code): row for code, row in languages.items()}.items():
         is_word = tokenizer(name)["input_ids"][0] == row  # otherwise the space before it is a token of its own
         tags[f"{SPACE * is_word}{name}"] = row
+    added = [token for token in added_tokens(tokenizer) if not re.fullmatch(rf"{SPACE}[<\[].+[>\]]", token)]
+    if settings.tokenizer_class == "T5Tokenizer" and added:  # it ends a word before and after them
+        names = ", ".join(repr(token.removeprefix(SPACE)) for token in added[:5])
+        problem = f"{names} were added to the tokenizer, which divides words at them, and a run cannot"
+        raise InputError(f"{folder}: {problem}; only words in brackets, such as '<medical>', may be added")
     vocabulary = read_vocabulary(folder, model, tokenizer, tags)
     if settings.tokenizer_class == "T5Tokenizer":
         spm, known = folder / "spiece.model", {*vocabulary.subwords, *map(tag.format, languages)}
@@ -35,6 +41,7 @@ def describe_t5(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts:
             raise InputError(f"{spm}: the other files do not have its subword {lacking!r}; copy all of them again")
     data: dict[str, Any] = {"source_language": UNKNOWN, "target_language": UNKNOWN}
     if languages:
+        data["target_language"] = settings.target_lang if settings.target_lang in languages else UNKNOWN
         data |= {"languages": [*languages], "language_tags": settings.language_tags or "source", "language_tag": tag}
     elif settings.source_lang and settings.target_lang:  # of an export of ours
         data = {"source_language": settings.source_lang, "target_language": settings.target_lang}
