@@ -42,7 +42,7 @@ class CachedDecoder:
     never: Sequence[int] = (PAD_ID, BOS_ID)
 
     def __post_init__(self) -> None:
-        self._never_ids = torch.tensor(self.never, device=self.models[0].device)
+        self._never_ids = copy_to_device(torch.tensor(self.never), self.models[0].device)
 
     def start(self, sentences: Sequence[int], rows: Sequence[int], cache: Caches | None) -> Caches:
         """See `NextTokenModel.start`."""
