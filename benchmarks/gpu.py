@@ -61,12 +61,12 @@ MODES: dict[str, dict[str, Any]] = {
     "compiled": {"training.compile": True},
 }
 SEARCHES = {"greedy, bf16": 1, "beam 4, bf16": 4}
-KINDS = {  # words in the names of kernels
-    "products": ("gemm", "mm", "cutlass", "nvjet", "xmma", "cublas"),
+KINDS = {  # words in the names of kernels; the first kind counts, because flash attention's have cutlass's words too
     "attention": ("flash", "attention"),
     "optimizer": ("multi_tensor", "foreach", "adam"),
-    "norms": ("norm",),
-    "copies": ("memcpy", "memset", "copy", "cat"),
+    "norms": ("norm", "gammabeta", "gradgamma"),
+    "products": ("gemm", "addmm", "bmm", "::mm", "cutlass", "nvjet", "xmma", "cublas"),
+    "copies": ("memcpy", "memset", "copy", "concat", "catarray", "::cat"),
     "compiled kernels": ("triton",),
     "sums": ("reduce",),
 }
@@ -223,6 +223,7 @@ def measure_training(place: Place) -> Iterator[Row]:
                     "GiB": (peak_memory(place.device) or 0) / 2**30,
                 }
                 row["remark"] = "; ".join([f"{train_step.precision.name}, {train_step.layout}", *train_step.fallbacks])
+            train_step = groups = None  # their memory is not the next row's
             yield row
 
 
@@ -242,7 +243,11 @@ def measure_profile(place: Place) -> Iterator[Row]:
                 run_steps(train_step, groups, steps=steps)
                 place.wait()
             is_cpu = torch.autograd.DeviceType.CPU
-            kernels = [event for event in profiler.events() if (event.device_type != is_cpu) == on_gpu]
+            kernels = [  # an annotation, such as that of the optimizer's step, spans the kernels within it
+                event
+                for event in profiler.events()
+                if (event.device_type != is_cpu) == on_gpu and not event.is_user_annotation
+            ]
             seconds = Counter[str]()
             for event in kernels:
                 busy = event.self_device_time_total if on_gpu else event.self_cpu_time_total
@@ -420,7 +425,6 @@ def main() -> None:
     parser.add_argument("--parts", nargs="*", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--minutes", type=float, default=8.0, help="the most that all parts may take together")
     parser.add_argument("--output", type=Path, default=Path("build/gpu.json"), help="the JSON file")
-    parser.add_argument("--only-look", action="store_true", help="say which GPU there is, or that there is none")
     parser.add_argument("--part", choices=list(PARTS), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     device = require_gpu() if arguments.device == "auto" else choose_device(arguments.device)
@@ -430,8 +434,6 @@ def main() -> None:
             print(json.dumps(row), flush=True)
         return
     print(describe(device))
-    if arguments.only_look:
-        return
     rows: list[Row] = []
     end = time.monotonic() + 60.0 * arguments.minutes
     for part in arguments.parts:

@@ -126,3 +126,16 @@ def test_a_part_that_takes_too_long_or_fails_is_a_row(
         (part, "stopped after 0 s") for part in ("decoding", "clock")
     ]
     assert "FAILED: stopped after 0 s" in capsys.readouterr().out
+
+
+def test_kernels_are_counted_by_their_kinds(gpu: Any) -> None:
+    """Names as CUDA's profiler shows them; those of flash attention have words of products too."""
+    kinds = {
+        "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, cutlass::bfloat16_t>>": "attention",
+        "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<float>": "norms",
+        "nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT": "products",
+        "sm80_xmma_gemm_bf16bf16_bf16f32": "products",
+        "void at::native::_scatter_gather_elementwise_kernel<128, 8>": "others",
+        "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>": "optimizer",
+    }
+    assert {name: gpu.kind_of(name) for name in kinds} == kinds
