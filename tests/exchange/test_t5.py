@@ -356,6 +356,15 @@ def test_a_tag_after_a_space_of_its_own(tmp_path: Path) -> None:
     assert (again.config.data.languages, again.config.data.target_language) == (("de", "en", "fr", "gsw_Latn"), "en")
 
 
+def test_a_word_in_brackets_is_added(tmp_path: Path) -> None:
+    folder = make_t5(tmp_path / "folder", "t5")
+    add_tokens(folder, "<medical>")
+    tokenizer, imported = load_tokenizer(folder), import_(folder, tmp_path / "run")
+    source, rows = imported.tokenizers.source, read_pretrained(folder).source.rows
+    text = "Hund <medical> läuft"
+    assert [rows[token] for token in source.encode(text)] == tokenizer(text)["input_ids"][:-1]
+
+
 def test_text_that_transformers_divides_differently(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """T5 was trained with SentencePiece's tokens, so the run has those, and one warning says so, unless most differ."""
     folder = make_t5(tmp_path / "folder", "mt5")

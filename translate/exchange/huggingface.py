@@ -134,6 +134,8 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         RunError: The written model gives different logits, or the written tokenizer different subwords.
     """
     transformers, (to, vocabulary) = import_extra("transformers"), choose_format(model, tokenizers, config)
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()  # of T5, it warns that not all embeddings are tied
     exported_class, limit = model_class(to), position_limit(model.config, to)
     rows: Sequence[int] = range(tokenizers.target.vocab_size)
     if vocabulary is not None:
@@ -179,7 +181,6 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         assert not unexpected and all(name.endswith(filled) for name in missing)
     generation = generation_settings(config, tokenizers, limit=limit, rows=rows)
     exported.generation_config = transformers.GenerationConfig(**generation)
-    transformers.utils.logging.disable_progress_bar()
     exported.save_pretrained(directory)
     if (
         to == "t5" and model.config.tie_embeddings == "inputs"

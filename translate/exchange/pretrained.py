@@ -129,7 +129,7 @@ def read_pretrained(folder: Path) -> ForeignModel:
         spms = (spms[0] if spms[0].is_file() else folder / sentencepiece,) * 2
     needed = ["config.json", *(["vocab.json"] if of == "marian_mt" else []), *dict.fromkeys(spm.name for spm in spms)]
     if missing := [name for name in needed if not (folder / name).is_file()]:
-        is_new = sentencepiece in missing and (folder / "tokenizer.json").is_file()
+        is_new = of != "marian_mt" and sentencepiece in missing and (folder / "tokenizer.json").is_file()
         hint = "; transformers 5 does not save it: copy it from the model that was fine-tuned" if is_new else ""
         raise InputError(
             f"{folder}: {', '.join(missing)} is missing; {NAMES[of]} models have {', '.join(needed)} and weights{hint}"
