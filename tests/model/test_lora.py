@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from translate.model import Transformer, pack
 from translate.model.attention import MultiHeadAttention, Projection
 from translate.model.layers import FeedForward
-from translate.model.lora import LoraProjection, add_lora, is_lora, merge_lora, merged_matrices
+from translate.model.lora import LoraProjection, LoraUpdate, add_lora, is_lora, merge_lora, merged_matrices
 
 Build = Callable[..., Transformer]
 PAD, VOCAB = 3, 23
@@ -28,6 +28,14 @@ def adapt(model: Transformer, **options: Any) -> Transformer:
             if is_lora(name):
                 parameter.copy_(0.3 * torch.randn_like(parameter))
     return model
+
+
+def test_updates_are_in_fp32_whatever_the_matrix_is() -> None:
+    drawn = []
+    for dtype in (torch.float32, torch.bfloat16):
+        torch.manual_seed(3)
+        drawn.append(LoraUpdate(torch.zeros(7, 5, dtype=dtype), rank=2, dropout=0.0))
+    assert torch.equal(drawn[0].a, drawn[1].a) and drawn[1].a.dtype == drawn[1].b.dtype == torch.float32
 
 
 def batch() -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """A run is loaded as it was written, wherever it is now, or refused; never half of it."""
 
+import copy
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.decoding import Translator
 from translate.errors import InputError, RunError
 from translate.model import Transformer
+from translate.runs import weights
 from translate.runs.checkpoint import AVERAGE_PREFIX, WEIGHTS_PREFIX, add_prefix, write_tensors
 from translate.runs.directory import RunDirectory, create_run
 from translate.runs.run import open_run
@@ -97,15 +99,26 @@ def test_missing_parts(run: RunDirectory, model: Transformer) -> None:
         open_run(run.path).load_model()
 
 
+def test_widening_needs_twice_the_memory_of_bf16(
+    run: RunDirectory, model: Transformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = list[int]()
+    write_weights(run, copy.deepcopy(model).bfloat16(), "best", 7)
+    monkeypatch.setattr(weights, "check_free_memory", lambda num_bytes, *_, **__: needed.append(num_bytes))
+    assert open_run(run.path).load_model().model.output.weight.dtype == torch.float32
+    assert needed == [2 * model.num_parameters]  # besides the bytes of the file, checked before they are read
+
+
 def test_set_parameters_lists_all_that_is_wrong_and_changes_nothing() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 5), torch.nn.Linear(1, 1, bias=False))
     before = {name: tensor.clone() for name, tensor in get_parameters(model).items()}
     given = {"0.weight": torch.ones(3, 2), "0.bias": torch.ones(7), "1.wait": torch.ones(1), "1.bias": torch.ones(5)}
     given["2.weight"] = torch.ones(1, 1, dtype=torch.float16)
+    given["0.bias"] = given["0.bias"].bfloat16()
     with pytest.raises(RunError) as caught:
         set_parameters(model, given, name="a.safetensors")
     assert str(caught.value).startswith("a.safetensors ") and str(caught.value).endswith(
-        ": missing: 1.weight; unexpected: 1.wait; different: 0.bias is (7,) float32, the model's (3,) float32,"
+        ": missing: 1.weight; unexpected: 1.wait; different: 0.bias is (7,) bfloat16, the model's (3,) float32,"
         " 2.weight is (1, 1) float16, the model's (1, 1) float32"
     )
     assert all(torch.equal(tensor, before[name]) for name, tensor in get_parameters(model).items())

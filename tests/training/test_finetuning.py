@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +15,13 @@ from trainings import records_of, run_training, stop_training
 from translate.config.load import load_config
 from translate.config.schema import Config
 from translate.data.tokenizer import PAD_ID
+from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError
+from translate.lint.dry_run import dry_run
+from translate.model import Transformer
 from translate.runs.checkpoint import read_tensors, write_tensors
 from translate.runs.directory import RunDirectory
+from translate.runs.initial import read_initial_weights
 from translate.runs.metrics import best_record, read_metrics
 from translate.runs.run import open_run
 from translate.runs.summary import summarize_run
@@ -24,7 +29,9 @@ from translate.runs.verify import verify_run
 from translate.runs.weights import get_parameters
 from translate.training import trainer
 from translate.training.batch_size import override_training
+from translate.training.best_checkpoint import BestCheckpoint
 from translate.training.preparation import prepare_data
+from translate.training.setup import choose_place
 from translate.training.state import Training
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -56,12 +63,17 @@ def tune(straight: Path, tmp_path: Path) -> Tune:
     return lambda *overrides: load_config(str(tmp_path / "tune.yaml"), overrides, require_files=True).config
 
 
+def round_weights(run: Path) -> None:
+    """Store the weights of a run in bf16."""
+    best = RunDirectory(run).checkpoint("best")
+    tensors, metadata, _ = read_tensors(best)
+    write_tensors(best, {name: tensor.bfloat16() for name, tensor in tensors.items()}, metadata)
+
+
 @pytest.mark.parametrize("what", ["training.freeze=[encoder,decoder.0]", "training.lora_rank=3"])
 def test_frozen_weights_in_bf16(tune: Tune, tmp_path: Path, what: str) -> None:
     """Their products are in bf16 anyway: a base run in bf16 gives the same steps, and a continued run is exact."""
-    best = RunDirectory(tmp_path / "base").checkpoint("best")
-    tensors, metadata, _ = read_tensors(best)
-    write_tensors(best, {name: tensor.bfloat16() for name, tensor in tensors.items()}, metadata)
+    round_weights(tmp_path / "base")
     config = tune(what, "training.precision=bf16", "training.frozen_precision=bf16")
     run_training(config, tmp_path / "straight")
     stop_training(config, tmp_path / "run", in_step=3)
@@ -83,6 +95,38 @@ def test_frozen_weights_in_bf16(tune: Tune, tmp_path: Path, what: str) -> None:
     assert narrow == frozen
     with pytest.raises(InputError, match=r"training\.frozen_precision = 'bf16' needs training\.precision = 'bf16'"):
         tune(what, "training.frozen_precision=bf16")
+    for nothing in ("training.freeze=[]", "training.freeze=[embeddings]"):
+        with pytest.raises(InputError, match=r"training\.frozen_precision = 'bf16' needs training\.lora_rank"):
+            tune(nothing, "training.precision=bf16", "training.frozen_precision=bf16")
+    with pytest.raises(InputError, match=r"\(now 2\); use training\.frozen_precision=fp32"):
+        choose_place(config, World(DistributedEnvironment(world_size=2), None))
+
+
+def test_a_validation_holds_frozen_weights_once(tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It needs them in fp32. Only matrices that LoRA changes are there twice: in bf16, and merged in fp32."""
+    totals: dict[str, list[int]] = {"bf16": [], "fp32": []}
+    original = BestCheckpoint._score
+
+    def score(self: BestCheckpoint, model: Transformer, *arguments: Any) -> Any:
+        parts = [weight.untyped_storage() for each in (self.model, model) for weight in each.parameters()]
+        totals[self.run.path.name].append(sum({part.data_ptr(): part.nbytes() for part in parts}.values()))
+        return original(self, model, *arguments)
+
+    monkeypatch.setattr(BestCheckpoint, "_score", score)
+    overrides = ("training.lora_rank=3", "training.precision=bf16", "training.max_steps=1")
+    for name in totals:
+        run_training(tune(*overrides, f"training.frozen_precision={name}"), tmp_path / name)
+    model = open_run(tmp_path / "base").load_model().model
+    adapted = [weight for name, weight in model.named_parameters() if "input_projection.weight" in name]
+    assert totals["fp32"][0] - totals["bf16"][0] == 2 * sum(weight.numel() for weight in adapted) > 0
+
+
+def test_a_dry_run_with_frozen_weights_in_bf16(tune: Tune) -> None:
+    config = tune("training.lora_rank=3", "training.precision=bf16", "training.frozen_precision=bf16")
+    data = prepare_data(config, device=torch.device("cpu"))
+    initial = read_initial_weights(config)
+    result = dry_run(data, data.batches.epoch(0), device=torch.device("cpu"), initial=initial, max_seconds=0.0)
+    assert result.seconds_per_validation is not None
 
 
 def test_the_first_loss_is_that_of_the_run(tune: Tune, tmp_path: Path) -> None:

@@ -238,9 +238,9 @@ class TrainingConfig(Section):
     """Parts whose weights are frozen: embeddings (of both languages, with learned positions and a tied output layer),
     encoder, decoder, or some of their layers, counted from 0, such as encoder.0 or decoder.2-5."""
     frozen_precision: Literal["fp32", "bf16"] = "fp32"
-    """Type of the weights of frozen layers, in memory and in checkpoints; with LoRA all layers are frozen. bf16 takes
-    half of the memory, and needs training.precision = bf16 and a single process. It rounds the weights of a base run,
-    unless they are in bf16 already (`translate import --precision bf16`)."""
+    """Type of the weights of frozen layers, in memory and in checkpoints; with LoRA all layers are frozen. bf16 halves
+    their memory, except during validations, and needs frozen layers, training.precision = bf16 and a single process. It
+    rounds the weights of a base run, unless they are in bf16 already (`translate import --precision bf16`)."""
     lora_rank: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Rank of LoRA (Hu et al. 2021): all weights are frozen, and low-rank updates of some are trained, except in layers
     named by `freeze`. Saved weights include the updates. 0 trains the weights themselves."""
@@ -312,6 +312,8 @@ class TrainingConfig(Section):
             raise ValueError("training.optimizer = 'muon' needs whole matrices, not training.parallel = 'fsdp'")
         if self.frozen_precision == "bf16" and self.precision != "bf16":
             raise ValueError("training.frozen_precision = 'bf16' needs training.precision = 'bf16'")
+        if self.frozen_precision == "bf16" and not self.lora_rank and {*self.freeze} <= {"embeddings"}:
+            raise ValueError("training.frozen_precision = 'bf16' needs training.lora_rank or layers in training.freeze")
         if self.optimizer == "muon" and self.precision == "fp16":
             raise ValueError("training.optimizer = 'muon' does not work with training.precision = 'fp16'; use bf16")
         if self.average_kept and max(self.keep_last, self.keep_best) < 2:

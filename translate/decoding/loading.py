@@ -23,8 +23,10 @@ from translate.memory import limit_kernel_caches
 from translate.model import Transformer
 from translate.model.device import choose_device, explain_out_of_memory
 from translate.model.precision import choose_precision
+from translate.model.transformer import product_weights
 from translate.runs.directory import Checkpoint
 from translate.runs.run import LoadedModel, SavedRun, open_run
+from translate.runs.weights import widen
 
 logger = logging.getLogger(__name__)
 
@@ -77,9 +79,9 @@ def load_translator(
     given, lacking = config.decoding, find_lacking(config.model, "ctranslate2")
     chosen = resolve_auto(given, others=[*(name for name, value in asked_for.items() if value), *lacking])
     options = {**(options or {}), "engine": chosen.engine, "precision": chosen.precision}
-    own, loaded = load_own_translator(
-        run, checkpoint=checkpoint, options=options, ensemble=ensemble, forbidden=forbidden
-    )
+    others: dict[str, Any] = {"ensemble": ensemble, "forbidden": forbidden}
+    keeps_bf16 = chosen.precision == "int8"
+    own, loaded = load_own_translator(run, checkpoint=checkpoint, options=options, keeps_bf16=keeps_bf16, **others)
     own = own.toward(to=to, from_=from_)
     engine = own.engine
 
@@ -111,17 +113,23 @@ def load_own_translator(
     options: Mapping[str, object] | None = None,
     ensemble: Sequence[SavedRun | str | PathLike[str]] = (),
     forbidden: Sequence[str] = (),
+    keeps_bf16: bool = False,
 ) -> LoadedTranslator:
     """Load a run whose own model searches and scores, in fp32 unless the precision is bf16, whatever the engine is.
 
-    Args, Raises: As in `load_translator`.
+    Args:
+        keeps_bf16: Whether the model stays in bf16 if all matrices of its layers are stored in bf16.
+
+    Other Args, Raises: As in `load_translator`.
     """
     run = open_run(run)
     loaded = run.load_model(checkpoint, as_stored=True)
     config = override_decoding(run.config, options or {}).decoding_settings()
     if config.precision == "auto":
         config = config.model_copy(update={"precision": "fp32"})
-    model, tokenizers = _prepare(loaded.model, config), run.tokenizers
+    is_narrow = keeps_bf16 and all(weight.dtype == torch.bfloat16 for weight in product_weights(loaded.model))
+    own = config.model_copy(update={"precision": "bf16"}) if is_narrow else config
+    model, tokenizers = _prepare(loaded.model, own), run.tokenizers
     engine = OwnEngine(
         model,
         tokenizers.target,
@@ -162,15 +170,11 @@ def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
 
 
 def set_precision(model: Transformer, precision: str) -> Transformer:
-    """Give a model the precision that a config names, in place.
-
-    With int8 it only searches what CTranslate2 cannot: it is in bf16 if weights are, and in fp32 otherwise.
-    """
-    is_narrow = any(weight.dtype == torch.bfloat16 for weight in model.parameters())
-    if precision == "bf16" or (precision == "int8" and is_narrow):
+    """Give a model the precision that a config names, in place; int8, which only CTranslate2 has, is fp32 here."""
+    if precision == "bf16":
         limit_kernel_caches()
         return model.bfloat16()
-    return model.float()
+    return widen(model)
 
 
 def resolve_auto(config: DecodingConfig, *, others: Sequence[str] = ()) -> DecodingConfig:

@@ -22,6 +22,7 @@ from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.model.device import measures_memory
 from translate.runs.initial import InitialWeights
+from translate.runs.weights import widen
 from translate.training.optimizer import AveragedWeights, learning_rate
 from translate.training.preparation import TrainingData
 from translate.training.setup import setup_training
@@ -105,7 +106,8 @@ def dry_run(
         tried.append((used, epoch.shapes[number].tolist()))
     peak_bytes, largest = max(tried, key=lambda used_and_shape: used_and_shape[0], default=(0, [0, 0, 0]))
     num_timed, speed = _measure_speed(step, epoch, config, device=device, max_seconds=max_seconds)
-    model, validation = train_step.model, [*corpora.validation.values(), *corpora.validation_also.values()]
+    validation = [*corpora.validation.values(), *corpora.validation_also.values()]
+    model = widen(train_step.model) if validation else train_step.model
     return DryRun(
         device=str(device),
         precision=train_step.precision.name,

@@ -20,15 +20,16 @@ from translate.model.layers import FeedForward
 
 
 class LoraUpdate(nn.Module):
-    """The update of one matrix, B · A. It is zero at first, because B is."""
+    """The update of one matrix, B · A, never in bf16. It is zero at first, because B is."""
 
     def __init__(self, matrix: Tensor, *, rank: int, dropout: float) -> None:
         super().__init__()
         num_outputs, num_inputs = matrix.shape
+        dtype = torch.promote_types(matrix.dtype, torch.float32)  # the matrix may be bf16
         down = torch.empty(rank, num_inputs)  # drawn on the CPU, so it is the same everywhere
         nn.init.kaiming_uniform_(down, a=math.sqrt(5))
-        self.a = nn.Parameter(down.to(matrix))
-        self.b = nn.Parameter(matrix.new_zeros(num_outputs, rank))
+        self.a = nn.Parameter(down.to(matrix.device, dtype))
+        self.b = nn.Parameter(matrix.new_zeros(num_outputs, rank, dtype=dtype))
         self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch outputs"]:

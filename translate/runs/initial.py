@@ -77,7 +77,7 @@ class InitialWeights(NamedTuple):
                 tensors[name] = torch.cat([exact, mean + _NOISE * deviation * noise])
                 for token, same in related[not name.startswith("encoder")].items():
                     tensors[name][token] = rows[same]
-        set_parameters(model, tensors, name=str(self.file), dtype=None)
+        set_parameters(model, tensors, name=str(self.file))
 
 
 def check_languages(config: Config, base: Languages, *, run: Path) -> None:

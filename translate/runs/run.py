@@ -101,17 +101,16 @@ class SavedRun:
 
         Raises:
             InputError: The run does not have that checkpoint.
-            RunError: A file is damaged, or the weights do not fit the model.
+            RunError: A file is damaged, the weights do not fit the model, or there is not enough memory.
         """
-        import torch
-
-        from translate.runs.weights import build_model, set_parameters
+        from translate.runs.weights import build_model, set_parameters, widen
 
         config, tokenizers, file = self.config, self.tokenizers, self.files.checkpoint(checkpoint)
         model = build_model(config, tokenizers, device=device, saved=file)  # its memory is not used before it is filled
         saved = self.weights(checkpoint)
-        set_parameters(model, saved.tensors, name=str(file), dtype=None if as_stored else torch.float32)
-        return LoadedModel(self, model.eval(), checkpoint, saved.step, saved.averaged, saved.sha256)
+        set_parameters(model, saved.tensors, name=str(file))
+        model = (model if as_stored else widen(model)).eval()
+        return LoadedModel(self, model, checkpoint, saved.step, saved.averaged, saved.sha256)
 
 
 class LoadedModel(NamedTuple):

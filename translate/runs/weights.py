@@ -111,19 +111,25 @@ def get_parameters(model: torch.nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def set_parameters(
-    model: torch.nn.Module, tensors: dict[str, Tensor], *, name: str, dtype: torch.dtype | None = torch.float32
-) -> None:
-    """Give a model saved weights, all or none; see `check_same_tensors`.
+def set_parameters(model: torch.nn.Module, tensors: dict[str, Tensor], *, name: str) -> None:
+    """Give a model saved weights, in their types, all or none; see `check_same_tensors`.
 
     Each tensor is removed when it is copied, so memory never holds the weights twice.
-
-    Args:
-        dtype: The type of the model's weights from now on; None: the types of the saved ones.
     """
     check_same_tensors(get_parameters(model), tensors, name=name)
     for key, parameter in model.named_parameters():
-        parameter.data = tensors.pop(key).to(parameter.device, dtype, copy=True)
+        parameter.data = tensors.pop(key).to(parameter.device, copy=True)
+
+
+def widen(model: Transformer) -> Transformer:
+    """Give a model weights in fp32, in place; memory never holds them twice.
+
+    Raises:
+        OutOfMemory: There is not enough memory for what weights in bf16 need in addition.
+    """
+    num_bytes = sum(2 * weight.numel() for weight in model.parameters() if weight.dtype == torch.bfloat16)
+    check_free_memory(num_bytes, model.device, doing="converting weights from bf16 to fp32", hint=LOADING_HINT)
+    return model.float()
 
 
 def check_same_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Tensor], *, name: str) -> None:
@@ -136,12 +142,17 @@ def check_same_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Tenso
     """
 
     def describe(tensor: Tensor) -> str:
-        dtype = torch.float32 if tensor.dtype == torch.bfloat16 else tensor.dtype
-        return f"{tuple(tensor.shape)} {str(dtype).removeprefix('torch.')}"
+        return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
-    has, needs = ({key: describe(tensor) for key, tensor in tensors.items()} for tensors in (given, expected))
-    common = sorted(has.keys() & needs.keys())
-    different = [f"{key} is {has[key]}, the model's {needs[key]}" for key in common if has[key] != needs[key]]
+    def is_same(one: Tensor, other: Tensor) -> bool:
+        same_types = {one.dtype}, {torch.float32, torch.bfloat16}
+        return one.shape == other.shape and {one.dtype, other.dtype} in same_types
+
+    different = [
+        f"{key} is {describe(given[key])}, the model's {describe(expected[key])}"
+        for key in sorted(given.keys() & expected.keys())
+        if not is_same(given[key], expected[key])
+    ]
     missing, unexpected = sorted(expected.keys() - given.keys()), sorted(given.keys() - expected.keys())
     problems = {"missing": missing, "unexpected": unexpected, "different": different}
     if any(problems.values()):

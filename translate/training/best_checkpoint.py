@@ -13,12 +13,14 @@ What the file `best` may be, and what a resumed run does with it (`restore_best`
 Its record in `metrics.jsonl` has the steps that the file itself names; see `runs.metrics.best_checkpoint_record`.
 """
 
+import contextlib
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
@@ -28,6 +30,7 @@ from translate.evaluation.evaluate import spread_samples
 from translate.evaluation.metrics import describe_headlines
 from translate.messages import describe_seconds
 from translate.model import Transformer
+from translate.model.device import LOADING_HINT, explain_out_of_memory
 from translate.model.lora import merge_lora
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, read_tensors, write_checkpoint
 from translate.runs.checksums import DamageError
@@ -86,12 +89,9 @@ class BestCheckpoint:
         """
         progress, seconds, score, is_best = self.progress, 0.0, None, True
         if self.corpora.validation:
-            model = self._build_model()
-            weights = self._weights()
-            for name, parameter in model.named_parameters():
-                parameter.data = full_tensor(weights[name]).float()  # the training's own, unless they are in bf16
-            result = self._score(model, self.corpora.validation)
-            others = self._score(model, self.corpora.validation_also)
+            with self._current_model() as model:
+                result = self._score(model, self.corpora.validation)
+                others = self._score(model, self.corpora.validation_also)
             seconds = sum(validation.seconds for validation in (*result.values(), *others.values()))
             score = mean_validation(result.values()).score(self.settings.best_metric)
             # Not `score > …`: an older version may have saved a score that is not a number.
@@ -111,6 +111,25 @@ class BestCheckpoint:
         tensors = full_state_dict(add_prefix(self._weights(), WEIGHTS_PREFIX), self.world) if names else {}
         for name in names:
             self.world.run_on_rank_0(partial(write_checkpoint, self.run, name, tensors, {"step": str(step)}))
+
+    @contextlib.contextmanager
+    def _current_model(self) -> Iterator[Transformer]:
+        """A model in fp32 with the weights to translate with, which shares most of the training's memory.
+
+        For that, frozen weights in bf16 become fp32 in the training too. Rounding them again loses nothing.
+        """
+        model, weights = self._build_model(), self._weights()
+        narrow = {name: self.model.get_parameter(name) for name in weights if weights[name].dtype == torch.bfloat16}
+        try:
+            with explain_out_of_memory("the validation", hint=LOADING_HINT):
+                for name, parameter in model.named_parameters():
+                    parameter.data = full_tensor(weights.pop(name)).float()
+                    if name in narrow:
+                        narrow[name].data = parameter.data
+            yield model
+        finally:
+            for weight in narrow.values():
+                weight.data = weight.data.bfloat16()
 
     def _build_model(self) -> Transformer:
         """A model beside the one in training, whose weights are still to be loaded."""

@@ -45,8 +45,15 @@ LOCATIONS = (
 
 
 def choose_place(config: Config, world: World) -> torch.device:
-    """Choose this process's device, give torch its threads, and check that all processes have the same settings."""
+    """Choose this process's device, give torch its threads, and check that all processes have the same settings.
+
+    Raises:
+        InputError: There is no such device, or the settings do not work with several processes or differ among them.
+    """
     settings = config.training
+    if settings.frozen_precision == "bf16" and world.size > 1:
+        use = f"a single process (now {world.size}); use training.frozen_precision=fp32"
+        raise InputError(f"training.frozen_precision = bf16 needs {use}")
     device = world.run_on_all_ranks(lambda: choose_training_device(settings.device, world.environment))
     if settings.threads or world.size > 1:  # otherwise torch chooses
         torch.set_num_threads(settings.threads or threads_per_process(world.environment.local_world_size))
@@ -133,8 +140,6 @@ def build_train_step(
     Raises:
         InputError: The machine or the model does not have what the settings ask for, or nothing is left to train.
     """
-    if settings.frozen_precision == "bf16" and world.size > 1:
-        raise InputError("training.frozen_precision = bf16 needs a single process")
     world.run_on_all_ranks(lambda: choose_trained_weights(model, settings))
     precision = MixedPrecision.choose(settings, device)
     layout, remark = choose_batch_layout(settings, model.config, precision)
@@ -258,10 +263,10 @@ def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None
             add_lora(tuned, targets=settings.lora_targets, rank=rank, alpha=alpha, dropout=dropout)
     if model.num_trained_parameters == 0:
         raise InputError(f"training.freeze = [{', '.join(settings.freeze)}] leaves nothing to train: freeze less")
+    products = product_weights(model) if settings.frozen_precision == "bf16" else []
+    narrow = {weight for weight in products if not weight.requires_grad}
     for weight in model.parameters():  # those of an imported model may be bf16
-        weight.data = weight.data.float() if weight.dtype == torch.bfloat16 else weight.data
-    for weight in product_weights(model) if settings.frozen_precision == "bf16" else ():
-        weight.data = weight.data if weight.requires_grad else weight.data.bfloat16()
+        weight.data = weight.data.to(torch.bfloat16 if weight in narrow else torch.float32)
 
 
 def compile_layers(model: Transformer) -> None:

@@ -17,7 +17,7 @@ from translate.decoding.engines.ctranslate2_conversion import (
     convert_model,
     write_ctranslate2,
 )
-from translate.decoding.loading import load_translator
+from translate.decoding.loading import load_own_translator, load_translator
 from translate.errors import RunError, import_extra
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.run import open_run
@@ -85,6 +85,14 @@ def test_a_run_in_bf16(toy: Toy, tmp_path: Path) -> None:
         assert found[0] == found[1]
         dtypes = [next(one.model.model.parameters()).dtype for one in translators]
         assert dtypes == [torch.bfloat16 if precision == "int8" else torch.float32, torch.float32]
+    own = load_own_translator(run, options={"precision": "int8", "device": "cpu"}).translator  # as for scores
+    assert {weight.dtype for weight in own.model.parameters()} == {torch.float32}
+    mixed = copy.deepcopy(toy.model).bfloat16()
+    mixed.encoder.layers[0].self_attention.input_projection.float()  # as LoRA with frozen weights in bf16 stores it
+    mixed_run = write_run(tmp_path / "mixed", toy.config, toy.tokenizers, mixed)
+    options = {"engine": "ctranslate2", "precision": "int8", "device": "cpu"}
+    searching = load_translator(mixed_run, options=options).model.model
+    assert {weight.dtype for weight in searching.parameters()} == {torch.float32}
 
 
 def test_a_model_is_converted_once(toy: Toy, tmp_path: Path) -> None:

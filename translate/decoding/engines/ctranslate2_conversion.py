@@ -28,6 +28,7 @@ from translate.model.positions import LearnedPositions, RelativePositions, Sinus
 from translate.runs.checksums import check_folder, check_inside, write_checksums
 from translate.runs.directory import Checkpoint
 from translate.runs.run import LoadedModel
+from translate.runs.weights import widen
 
 CONVERSION = 1
 """Version of the conversion; raise it when runs that were converted before must be converted again."""
@@ -104,7 +105,7 @@ def write_ctranslate2(
     spec.optimize()
     spec.save(str(directory))
     del spec
-    check_conversion(directory, model.float(), tokenizers, release=release)
+    check_conversion(directory, widen(model), tokenizers, release=release)
     if quantization is not None:
         spec = _build_spec(copy.deepcopy(model), tokenizers)  # the copy's weights are overwritten
         spec.optimize(quantization=quantization)
