@@ -80,8 +80,8 @@ def load_translator(
     chosen = resolve_auto(given, others=[*(name for name, value in asked_for.items() if value), *lacking])
     options = {**(options or {}), "engine": chosen.engine, "precision": chosen.precision}
     others: dict[str, Any] = {"ensemble": ensemble, "forbidden": forbidden}
-    keeps_bf16 = chosen.precision == "int8"
-    own, loaded = load_own_translator(run, checkpoint=checkpoint, options=options, keeps_bf16=keeps_bf16, **others)
+    is_int8 = chosen.precision == "int8"
+    own, loaded = load_own_translator(run, checkpoint=checkpoint, options=options, beside_int8=is_int8, **others)
     own = own.toward(to=to, from_=from_)
     engine = own.engine
 
@@ -113,21 +113,25 @@ def load_own_translator(
     options: Mapping[str, object] | None = None,
     ensemble: Sequence[SavedRun | str | PathLike[str]] = (),
     forbidden: Sequence[str] = (),
-    keeps_bf16: bool = False,
+    beside_int8: bool = False,
 ) -> LoadedTranslator:
     """Load a run whose own model searches and scores, in fp32 unless the precision is bf16, whatever the engine is.
 
     Args:
-        keeps_bf16: Whether the model stays in bf16 if all matrices of its layers are stored in bf16.
+        beside_int8: Whether CTranslate2 searches in int8. Then the run is converted first, because memory may not have
+            room for our model beside the check. Our model stays in bf16 if all matrices of its layers are stored in it.
 
     Other Args, Raises: As in `load_translator`.
     """
     run = open_run(run)
     loaded = run.load_model(checkpoint, as_stored=True)
+    if beside_int8 and not find_conversion(loaded, checkpoint=checkpoint).is_dir():
+        convert_model(loaded, checkpoint=checkpoint, release=True)
+        loaded = run.load_model(checkpoint, as_stored=True)
     config = override_decoding(run.config, options or {}).decoding_settings()
     if config.precision == "auto":
         config = config.model_copy(update={"precision": "fp32"})
-    is_narrow = keeps_bf16 and all(weight.dtype == torch.bfloat16 for weight in product_weights(loaded.model))
+    is_narrow = beside_int8 and all(weight.dtype == torch.bfloat16 for weight in product_weights(loaded.model))
     own = config.model_copy(update={"precision": "bf16"}) if is_narrow else config
     model, tokenizers = _prepare(loaded.model, own), run.tokenizers
     engine = OwnEngine(

@@ -53,10 +53,13 @@ def find_conversion(loaded: LoadedModel, *, checkpoint: Checkpoint) -> Path:
     return folder
 
 
-def convert_model(loaded: LoadedModel, *, checkpoint: Checkpoint) -> Path:
+def convert_model(loaded: LoadedModel, *, checkpoint: Checkpoint, release: bool = False) -> Path:
     """Convert the model of a checkpoint, and keep the result in the run; a damaged conversion is repeated.
 
     If two processes convert at the same time, both use the folder of the faster one.
+
+    Args:
+        release: As in `write_ctranslate2`, for a model whose weights are as they are stored.
 
     Returns:
         The folder with the CTranslate2 model.
@@ -71,11 +74,11 @@ def convert_model(loaded: LoadedModel, *, checkpoint: Checkpoint) -> Path:
         check_folder(folder)
     except RunError:
         shutil.rmtree(folder, ignore_errors=True)
-        is_other = loaded.model.device.type != "cpu" or loaded.model.output.weight.dtype != torch.float32
-        if is_other:  # The model was moved or rounded after it was loaded, or is stored in bf16.
-            loaded = loaded.run.load_model(checkpoint, as_stored=True)
+        is_exact = loaded.model.device.type == "cpu" and loaded.model.output.weight.dtype == torch.float32
+        if not is_exact and not release:  # The model was moved or rounded after it was loaded, or is stored in bf16.
+            loaded, release = loaded.run.load_model(checkpoint, as_stored=True), True
         with contextlib.suppress(FileExistsError), atomic_folder(folder) as temporary:  # another process was quicker
-            write_ctranslate2(loaded.model, loaded.tokenizers, temporary, release=is_other)
+            write_ctranslate2(loaded.model, loaded.tokenizers, temporary, release=release)
             write_checksums(temporary, {file.name: fingerprint(file) for file in temporary.iterdir()})
     return folder
 
