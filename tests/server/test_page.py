@@ -656,7 +656,7 @@ def test_the_examples_of_the_api_run_and_answer_as_shown(page: Page) -> None:
     page.locator("section").last.wait_for()
     blocks = page.locator("pre").all_text_contents()
     made: dict[str, str] = {}  # ids of earlier answers take the place of those in examples
-    for command, answer in itertools.pairwise([*blocks, ""]):
+    for command, answer in itertools.pairwise([*blocks, "curl"]):
         if not command.startswith("curl"):
             continue
         for name, value in made.items():
