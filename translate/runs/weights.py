@@ -83,9 +83,7 @@ def build_model(
         doing, hint = f"loading {saved}", LOADING_HINT
     num_bytes = _WEIGHT_BYTES * count_weights(sizes, tokenizers)
     cpu = torch.device("cpu")
-    for place in (
-        {cpu, device or cpu} if saved is None else {device or cpu} - {cpu}
-    ):  # reading them checks the memory too
+    for place in {cpu, device or cpu} - (set() if saved is None else {cpu}):  # saved weights are checked when read
         check_free_memory(num_bytes, place, doing=doing, hint=hint)
     with explain_out_of_memory(doing, hint=hint), contextlib.nullcontext() if saved is None else _NoRandomInit():
         return Transformer(
