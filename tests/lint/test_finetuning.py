@@ -107,7 +107,8 @@ def test_lora_and_frozen_parts_of_a_run(tune: Tune, quick: None, monkeypatch: py
     ):
         (finding,) = settings_findings(tune(rate, override, extended), facts)
         assert finding.name == "added_entries_frozen" and finding.message.startswith(named)
-    assert list(settings_findings(tune(rate, "training.freeze=[encoder]", extended), facts)) == []
+    for override in ("training.freeze=[encoder]", "training={lora_rank: 2, lora_targets: [query, embeddings]}"):
+        assert list(settings_findings(tune(rate, override, extended), facts)) == []
     tagged = tune(rate, "training.freeze=[embeddings]", "data.language_tags=target")
     assert [finding.name for finding in settings_findings(tagged, facts)] == ["added_entries_frozen"]
     monkeypatch.setattr(settings, "open_run", lambda run: SimpleNamespace(config=tagged))  # which has the tags too

@@ -25,6 +25,7 @@ CHOICES = [
         "",
         "training.lora_rank=3 training.lora_dropout=0.1 training.lora_targets=[query,key,feed_forward]",
         "training.lora_rank=2 training.freeze=[encoder]",
+        "training.lora_rank=2 training.lora_targets=[output,embeddings]",
         "training.freeze=[embeddings]",
         "training.freeze=[encoder.0,embeddings]",
     ],

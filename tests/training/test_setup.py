@@ -180,6 +180,16 @@ def test_lora_trains_updates_alone_in_layers_that_are_not_frozen() -> None:
     assert names == {f"{owner}.{letter}" for owner in owners for letter in "ab"}
 
 
+def test_lora_trains_embeddings_themselves_and_an_output_layer_that_is_not_tied() -> None:
+    options: dict[str, Any] = {"lora_rank": 2, "lora_targets": ("embeddings",)}
+    both = {f"{stack}.embedder.tokens.weight" for stack in ("encoder", "decoder")}
+    untied: dict[str, Any] = {"tie_embeddings": "none", "positions": "learned", "output_bias": True}
+    assert trained(model=untied, **options) == both | {"output.weight"}
+    assert trained("decoder", model=untied, **options) == both
+    assert trained("encoder", model={"tie_embeddings": "all"}, **options) == {"encoder.embedder.tokens.weight"}
+    assert trained("embeddings", model=untied, **options) == {"output.weight"}
+
+
 @pytest.mark.parametrize(
     "freeze, message",
     [

@@ -22,6 +22,7 @@ BleuTokenizer = Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "fl
 NEWER_MODEL_KEYS = {"head_dim", "norm_kind", "bias", "embedding_norm"}
 """Keys of `model` that earlier versions did not have. With their defaults a model is one of those versions."""
 _FREEZE = r"^(embeddings|(encoder|decoder)(\.[0-9]{1,4}(-[0-9]{1,4})?)?)$"
+_LoraTarget = Literal["query", "key", "value", "output", "feed_forward", "embeddings"]
 
 
 class TokenizerConfig(Section):
@@ -246,8 +247,9 @@ class TrainingConfig(Section):
     named by `freeze`. Saved weights include the updates. 0 trains the weights themselves."""
     lora_alpha: Annotated[float, Field(gt=0.0)] = 16.0
     """LoRA's updates are multiplied by lora_alpha / lora_rank."""
-    lora_targets: tuple[Literal["query", "key", "value", "output", "feed_forward"], ...] = ("query", "value")
-    """The matrices to update: the query, key, value or output projection of attention, or the feed-forward layers."""
+    lora_targets: tuple[_LoraTarget, ...] = ("query", "value")
+    """The matrices to update: the query, key, value or output projection of attention, or the feed-forward layers. The
+    token embeddings, and an output layer that is not tied to them, are not updated but trained themselves."""
     lora_dropout: Probability = 0.0
     """Dropout on the input of the updates."""
     device: Device = "auto"

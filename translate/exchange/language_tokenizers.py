@@ -187,7 +187,7 @@ def fairseq_vocabulary(model: Transformer, tokenizers: Tokenizers, config: Confi
     """The vocabulary of our model as an M2M100 or mBART model; None: it cannot be one.
 
     An imported model can be one again as long as `<s>` has the embedding of `</s>`, with which targets begin there: as
-    imported, or after LoRA. M2M100 has no bias, so ours may only exclude `<s>`.
+    imported, or while embeddings are frozen. M2M100 has no bias, so ours may only exclude `<s>`.
     """
     bias, table, pieces, data = model.output.bias, model.output.weight, tokenizers.source.all_pieces, config.data
     is_joint = tokenizers.source is tokenizers.target

@@ -130,9 +130,10 @@ CHECKS = [
           "{frozen}: frozen weights keep their random initial values and learn nothing",
           "name a run as training.initialize_from, or train all weights"),
     Check("added_entries_frozen", "warning",
-          lambda case: case.is_extended and (case.training.lora_rank > 0 or "embeddings" in case.training.freeze),
+          lambda case: case.is_extended and ("embeddings" in case.training.freeze
+          or (case.training.lora_rank > 0 and "embeddings" not in case.training.lora_targets)),
           "{frozen}: the embeddings of added vocabulary entries are frozen too, so they are never learnt",
-          "train the embeddings, or add nothing to the vocabulary"),
+          "train the embeddings (with LoRA, add embeddings to training.lora_targets), or add nothing to the vocabulary"),
     Check("no_validation", "warning", lambda case: not case.is_validated,
           "data.validation names no corpus: nothing shows how good the model is, the last checkpoint is best, and"
           " training.patience has no effect",

@@ -257,7 +257,11 @@ def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None
     if settings.lora_rank > 0:
         layers_of_both = (*model.encoder.layers, *model.decoder.layers)
         tuned = [layer for layer in layers_of_both if any(weight.requires_grad for weight in layer.parameters())]
+        ends = (model.encoder.embedder.tokens.weight, model.decoder.embedder.tokens.weight, model.output.weight)
+        whole = [weight for weight in ends if weight.requires_grad and "embeddings" in settings.lora_targets]
         model.requires_grad_(False)
+        for weight in whole:
+            weight.requires_grad_(True)
         rank, alpha, dropout = settings.lora_rank, settings.lora_alpha, settings.lora_dropout
         with explain_out_of_memory(f"adding LoRA with training.lora_rank = {rank}", hint="Lower it."):
             add_lora(tuned, targets=settings.lora_targets, rank=rank, alpha=alpha, dropout=dropout)
