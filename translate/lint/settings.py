@@ -133,7 +133,7 @@ CHECKS = [
           lambda case: case.is_extended and ("embeddings" in case.training.freeze
           or (case.training.lora_rank > 0 and "embeddings" not in case.training.lora_targets)),
           "{frozen}: the embeddings of added vocabulary entries are frozen too, so they are never learnt",
-          "train the embeddings (with LoRA, add embeddings to training.lora_targets), or add nothing to the vocabulary"),
+          "train the embeddings (LoRA: training.lora_targets has embeddings), or add nothing to the vocabulary"),
     Check("no_validation", "warning", lambda case: not case.is_validated,
           "data.validation names no corpus: nothing shows how good the model is, the last checkpoint is best, and"
           " training.patience has no effect",
