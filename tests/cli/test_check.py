@@ -46,6 +46,12 @@ def test_clean(folder: Path) -> None:
     assert sorted(os.listdir(folder)) == before  # no run directory
 
 
+def test_an_export_that_would_be_refused_is_not_listed(folder: Path, quick: None) -> None:
+    result = succeed("check", "mine.yaml", "model.norm_kind=rms")
+    assert in_order(result.stdout, "\nexport ", "ctranslate2, onnx; MarianMT lacks ", "model.norm_kind = 'rms'")
+    assert "huggingface" not in result.stdout
+
+
 def test_notes_and_warnings(folder: Path, quick: None) -> None:
     spoil(folder / "train.en", 17, "The lazy dog \x1b[31mplayed with &amp; for the sad boy, because it was young.")
     result = succeed("check", "mine.yaml", "training.warmup_steps=100")

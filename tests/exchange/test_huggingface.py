@@ -62,5 +62,5 @@ def test_other_numbers_and_another_tokenizer_fail_the_check(tmp_path: Path, monk
         (directory / "source.spm").write_bytes(tokenizers.target.model_bytes)
 
     monkeypatch.setattr(huggingface, "write_marian_tokenizer", write_wrong)
-    with pytest.raises(RunError, match="the exported tokenizer gives"):
+    with pytest.raises(RunError, match="the exported tokenizer does not split"):
         write_huggingface(model, tokenizers, config, tmp_path)

@@ -157,6 +157,12 @@ def test_refusals(write_marian: WriteMarian, tmp_path: Path, options: dict[str, 
     assert not (tmp_path / "run").exists()
 
 
+def test_its_vocabulary_cannot_be_pruned(write_marian: WriteMarian, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="^--keep-languages, --text: .*Marian's own files"):
+        import_(write_marian(), tmp_path / "run", keep_languages=["de"])
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_model_that_does_not_fit(
     write_marian: WriteMarian, make_opus: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

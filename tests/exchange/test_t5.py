@@ -415,7 +415,7 @@ def test_the_start_symbol_may_be_in_the_settings_of_generate(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda folder: (folder / "spiece.model").unlink(), "spiece.model is missing"),
+        (lambda folder: (folder / "spiece.model").unlink(), "missing files: spiece.model"),
         (lambda folder: (folder / "spiece.model").write_bytes(b"no model"), "is damaged"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"no model"), "is damaged"),
         (leave_out_decoder, "has only an encoder"),
@@ -423,7 +423,7 @@ def test_the_start_symbol_may_be_in_the_settings_of_generate(tmp_path: Path) -> 
         (lambda folder: change_json(folder / "config.json", feed_forward_proj="gated-a-b"), "feed_forward_proj"),
         (forget_start, "decoder_start_token_id is missing"),
         (lambda folder: change_json(folder / "config.json", eos_token_id=999), "eos_token_id = 999"),
-        (lambda folder: add_tokens(folder, "ñ"), "'ñ' were added"),
+        (lambda folder: add_tokens(folder, "ñ"), "has the added tokens 'ñ'"),
         (lambda folder: (folder / "spiece.model").rename(folder / "tokenizer.json"), "transformers 5 does not save it"),
         (
             lambda folder: change_json(folder / "tokenizer_config.json", tokenizer_class="ByT5Tokenizer"),

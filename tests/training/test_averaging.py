@@ -114,7 +114,10 @@ def test_a_run_that_goes_further_never_averaged_before(
     run = tmp_path / "run"
     run_training(digits(*NOISY, "training.max_steps=24"), run)
     said = run_training(digits(*NOISY), run, resume=True)
-    assert "best.safetensors, an average of checkpoints, is step-20.safetensors again while training continues" in said
+    assert (
+        "best.safetensors was an average of checkpoints; it is step-20.safetensors again while training continues"
+        in said
+    )
     assert checkpoints_of(run) == checkpoints_of(averaged[0])
 
 
@@ -142,7 +145,7 @@ def test_a_mean_is_summed_in_fp64(tiny: tuple[RunDirectory, Transformer]) -> Non
 def test_what_cannot_be_averaged(tiny: tuple[RunDirectory, Transformer]) -> None:
     run, model = tiny
     with pytest.raises(
-        InputError, match=r"best\.safetensors is the average of steps .* itself: name single checkpoints"
+        InputError, match=r"best\.safetensors is itself the average of steps .*: name single checkpoints"
     ):
         average_checkpoints(run, ["best", "last"], model)
     tensors, metadata, _ = read_tensors(run.checkpoint("step-28"))

@@ -289,7 +289,7 @@ def test_more_steps_may_change_the_learning_rates(
     assert any("the learning rate of step 2 was 0.0e+00" in line for line in said) == is_warned
 
 
-NOT_COMPARED = "scores are not compared with it"
+NOT_COMPARED = "new scores are not compared with the old one"
 
 
 def test_what_decides_no_score_leaves_the_best(stateful: Digits, finished: Path) -> None:

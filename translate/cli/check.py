@@ -15,6 +15,7 @@ from translate.errors import InputError
 from translate.messages import describe_seconds, fill
 
 if TYPE_CHECKING:
+    from translate.config.schema import ModelConfig
     from translate.lint.check import Report
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
@@ -45,7 +46,7 @@ def check(
     if as_json:
         print_json(plain(report))
     else:
-        typer.echo("\n".join(_lines(report)), color=has_colour(sys.stdout))
+        typer.echo("\n".join(_lines(report, loaded.model)), color=has_colour(sys.stdout))
     if report.count("error") or (strict and report.count("warning")):
         raise typer.Exit(1)
 
@@ -99,15 +100,17 @@ def clean(
     print_result("\n".join(lines), document, as_json=as_json)
 
 
-def _lines(report: "Report") -> Iterator[str]:
+def _lines(report: "Report", model: "ModelConfig") -> Iterator[str]:
     """Draw the report: data, lengths, model and training, and the findings."""
+    from translate.decoding.counterparts import find_lacking
     from translate.lint.findings import LABEL_WIDTH, count_findings
 
     yield from _data_lines(report)
     yield ""
     yield from _training_lines(report)
-    unlike = f" with a modelling file: MarianMT lacks {', '.join(report.marian_lacks)}" if report.marian_lacks else ""
-    yield _row("export", f"ctranslate2, onnx, huggingface{unlike}")
+    unlike = f"; MarianMT lacks {', '.join(report.marian_lacks)}" if report.marian_lacks else ""
+    is_refused = find_lacking(model, "modeling") and find_lacking(model, "t5")
+    yield _row("export", f"ctranslate2, onnx{', huggingface' * (not is_refused)}{unlike}")
     yield ""
     yield _row("findings", count_findings(report.findings))
     for finding in report.findings:

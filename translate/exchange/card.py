@@ -75,7 +75,8 @@ def write_card(
     if to == "huggingface":
         model_format, _ = choose_format(run.model, run.tokenizers, config)
     if lost := ", ".join(find_lost_settings(search, to, has_start=model_format not in FAIRSEQ_FORMATS)):
-        logger.warning(f"The files in {name} have no exact counterpart of the run's {lost} (section `decoding`)")
+        problem = f"the export cannot represent the run's {lost} (section `decoding`) exactly"
+        logger.warning(f"{name}: {problem}, so some translations may differ")
     folder = Path(str(description.base.get("folder", description.initialized_from.get("run"))))
     on_hub = re.search("models--(.+)--(.+)/snapshots/", folder.as_posix())  # in the cache of huggingface_hub
     base_model = "/".join(on_hub.groups()) if on_hub else None

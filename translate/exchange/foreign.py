@@ -145,7 +145,7 @@ def warn_of_lost(
         if (value or None) != (defaults.get(key) or None) and not any(fnmatch.fnmatchcase(key, name) for name in kept)
     ]
     if lost:
-        logger.warning(f"{place}: {', '.join(lost)} has no exact counterpart here and is ignored")
+        logger.warning(f"{place}: ignored, because a run has no exact counterpart: {', '.join(lost)}")
 
 
 def reorder_sentencepiece(model_bytes: bytes, vocabulary: Vocabulary, *, name: str) -> Tokenizer:

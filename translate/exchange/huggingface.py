@@ -301,15 +301,12 @@ def check_transformers(
             is_pruned = None in ids  # their tokenizer joins our subwords into one that was pruned
             is_same = is_same and (is_pruned or ids == [*before, *expected, EOS_ID])
         if not is_same:
-            raise RunError(
-                f"the {made} tokenizer gives different tokens from the original for {source!r}, or another text than"
-                f" {text!r}; nothing was {made}"
-            )
+            problem = f"does not split {source!r} into the original's tokens, or does not decode to {text!r}"
+            raise RunError(f"the {made} tokenizer {problem}; nothing was {made}")
     if different:
         share = f"{len({*different})} of {len(probes.pairs)} texts, such as {different[0]!r}"
-        problem = f"transformers divides {share}, in another way than {tokenizer.vocab_file}"
+        problem = f"transformers splits {share} differently from {tokenizer.vocab_file}"
         if 2 * len({*different}) > len(probes.pairs):
-            raise RunError(
-                f"{problem}; copy the model's own tokenizer.json and SentencePiece model; nothing was {made}"
-            )
-        logger.warning(f"{problem}, with which T5 is trained; the run divides text as that file does")
+            hint = "copy the model's own tokenizer.json and SentencePiece model"
+            raise RunError(f"{problem}; {hint}; nothing was {made}")
+        logger.warning(f"{problem}, which T5 was trained with; the run follows that file")

@@ -65,7 +65,7 @@ def read_marian(folder: Path) -> ForeignModel:
     decoder = read_mapping(folder / "decoder.yml")
     models, vocabularies = (_files(folder, decoder[key]) for key in ("models", "vocabs"))
     if len(models) != 1:
-        raise InputError(f"{folder}/decoder.yml: names {len(models)} models; one can be imported")
+        raise InputError(f"{folder}/decoder.yml: names {len(models)} models; only a single model can be imported")
     arrays = _read_arrays(models[0])
     text, place = bytes(arrays.pop("special:model.yml")).rstrip(b"\0").decode(), models[0] / "special:model.yml"
     settings, _ = parse_yaml(text, path=place, dotted_keys=True)

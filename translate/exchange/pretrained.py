@@ -118,9 +118,8 @@ def read_pretrained(folder: Path) -> ForeignModel:
     model_type = settings.get("model_type")
     if model_type not in _MODELS:
         raise InputError(
-            f"{place}: model_type = {model_type!r}; MarianMT models ('marian'), such as those of OPUS-MT, M2M100"
-            " and NLLB-200 ('m2m_100'), mBART-50 ('mbart'), T5 and MADLAD-400 ('t5'), mT5 ('mt5'), and Marian's own"
-            " files can be imported"
+            f"{place}: model_type = {model_type!r} cannot be imported; use MarianMT or OPUS-MT ('marian'), M2M100 or"
+            " NLLB-200 ('m2m_100'), mBART-50 ('mbart'), T5 or MADLAD-400 ('t5'), mT5 ('mt5'), or Marian's own files"
         )
     of, sentencepiece, describe = _MODELS[model_type]
     spms = folder / "source.spm", folder / "target.spm"
@@ -131,9 +130,8 @@ def read_pretrained(folder: Path) -> ForeignModel:
     if missing := [name for name in needed if not (folder / name).is_file()]:
         is_new = of != "marian_mt" and sentencepiece in missing and (folder / "tokenizer.json").is_file()
         hint = "; transformers 5 does not save it: copy it from the model that was fine-tuned" if is_new else ""
-        raise InputError(
-            f"{folder}: {', '.join(missing)} is missing; {NAMES[of]} models have {', '.join(needed)} and weights{hint}"
-        )
+        problem = f"missing files: {', '.join(missing)}; {NAMES[of]} models have {', '.join(needed)} and weights"
+        raise InputError(f"{folder}: {problem}{hint}")
     files = sorted(file for pattern in _PATTERNS for file in folder.glob(pattern))
     for file in files:
         if file.name in ("vocab.json", "target_vocab.json", "added_tokens.json"):
@@ -141,7 +139,8 @@ def read_pretrained(folder: Path) -> ForeignModel:
         elif file.suffix not in (".safetensors", ".bin"):
             read_input(file)  # refuses a pipe, and what is too large for transformers to read
     if (folder / "adapter_config.json").is_file():
-        raise InputError(f"{folder}: adapter_config.json belongs to an adapter; merge it into the model, and remove it")
+        hint = "merge the adapter into the model, and remove this file"
+        raise InputError(f"{folder}: adapter_config.json belongs to an adapter; {hint}")
     generation = folder / "generation_config.json"
     if settings.get("decoder_start_token_id") is None and generation.is_file():
         settings |= {key: row for key, row in read_mapping(generation).items() if key == "decoder_start_token_id"}
@@ -227,7 +226,8 @@ def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
     for key, bound in bounds.items():
         if not isinstance(value := found.get(key), int) or value not in bound:
             given = "is missing" if value is None else f"= {value!r}"
-            raise InputError(f"{place}: {key} {given} (from {bound.start} to {bound.stop - 1})")
+            hint = f"it must be a whole number from {bound.start} to {bound.stop - 1}"
+            raise InputError(f"{place}: {key} {given}; {hint}")
     kept = (*SHAPES[of], *known_settings(of), *_NO_TRAINING, *_NO_SEARCH)
     warn_of_lost(place, {key: found[key] for key in own}, defaults=defaults | NO_LAYERDROP, kept=kept)
     return config
@@ -257,7 +257,7 @@ def _map_weights(folder: Path) -> dict[str, Tensor]:
                 found = torch.load(file, map_location="cpu", weights_only=True, mmap=is_archive)
             for name, tensor in found.items():
                 if not tensor.is_floating_point() or tensor.nbytes > tensor.untyped_storage().nbytes():
-                    raise InputError(f"{file}: {name} is not stored as one number with a fraction for each element")
+                    raise InputError(f"{file}: {name} is not a dense floating-point tensor")
         weights |= found
     return weights
 

@@ -45,7 +45,8 @@ def prune(
             whose numbers could not be compared.
     """
     if foreign.weight_names == "marian":
-        raise InputError("--text: the vocabulary of Marian's own files cannot be pruned; import the model from the Hub")
+        problem = "the vocabulary of Marian's own files cannot be pruned; import the model from the Hub"
+        raise InputError(f"--keep-languages, --text: {problem}")
     data = foreign.sections["data"]
     known, tag = data.get("languages", ()), data.get("language_tag", "{}")
     for code in languages:

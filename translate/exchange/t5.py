@@ -31,8 +31,8 @@ def describe_t5(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts:
     added = [token for token in added_tokens(tokenizer) if not re.fullmatch(rf"{SPACE}[<\[].+[>\]]", token)]
     if settings.tokenizer_class == "T5Tokenizer" and added:  # it ends a word before and after them
         names = ", ".join(repr(token.removeprefix(SPACE)) for token in added[:5])
-        problem = f"{names} were added to the tokenizer, which divides words at them, and a run cannot"
-        raise InputError(f"{folder}: {problem}; only words in brackets, such as '<medical>', may be added")
+        problem = f"the tokenizer has the added tokens {names}, which split words"
+        raise InputError(f"{folder}: {problem}; a run can only have added tokens in brackets, such as '<medical>'")
     vocabulary = read_vocabulary(folder, model, tokenizer, tags)
     if settings.tokenizer_class == "T5Tokenizer":
         spm, known = folder / "spiece.model", {*vocabulary.subwords, *map(tag.format, languages)}

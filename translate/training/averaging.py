@@ -179,10 +179,10 @@ def average_checkpoints(run: RunDirectory, checkpoints: Sequence[Checkpoint], mo
         saved = read_weights(run, name)
         if saved.averaged and len(checkpoints) > 1:
             moment = describe_moment(saved.step, saved.averaged)
-            raise InputError(f"{run.checkpoint(name)} is {moment} itself: name single checkpoints")
+            raise InputError(f"{run.checkpoint(name)} is itself {moment}: name single checkpoints")
         check_same_tensors(get_parameters(model), saved.tensors, name=str(run.checkpoint(name)))
         if saved.step in steps:
-            raise InputError(f"{run.checkpoint(name)} has the weights of step {saved.step}, like another: name it once")
+            raise InputError(f"{run.checkpoint(name)} repeats the weights of step {saved.step}: name each step once")
         steps += saved.averaged or [saved.step]
         for key, tensor in saved.tensors.items():
             sums[key] = sums[key].add_(tensor) if key in sums else tensor.double()

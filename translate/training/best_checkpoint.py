@@ -243,8 +243,8 @@ def restore_best(run: RunDirectory, progress: Progress, *, validation_fingerprin
     """
     if progress.best_score is not None and progress.validation_fingerprint != validation_fingerprint:
         logger.warning(
-            "data.validation, or a setting that decides its score, has changed since the best validation, of step"
-            f" {progress.best_step}, so scores are not compared with it, and the next validation's weights replace it"
+            f"data.validation, or a setting that affects scores, has changed since the best step {progress.best_step}:"
+            " new scores are not compared with the old one, and the weights of the next validation become the best"
         )
         progress.best_score, progress.validations_without_better = None, 0
         progress.kept = dict.fromkeys(progress.kept)
@@ -265,5 +265,5 @@ def restore_best(run: RunDirectory, progress: Progress, *, validation_fingerprin
         progress.best_step, progress.best_score = None, None
         logger.warning(f"{error}. {what}: the next validation's weights replace them")
     else:
-        logger.info(f"{best.name}, an average of checkpoints, is {single.name} again while training continues")
+        logger.info(f"{best.name} was an average of checkpoints; it is {single.name} again while training continues")
         write_checkpoint(run, "best", tensors, metadata)

@@ -115,7 +115,7 @@ def _warn_of_other_rates(before: TrainingConfig, settings: TrainingConfig, *, d_
         logger.warning(
             f"training.schedule={settings.schedule} depends on training.max_steps, which changes from"
             f" {before.max_steps:,} to {settings.max_steps:,}: the learning rate of step {last:,} was {old:.1e}, and"
-            f" with the new limit it is {new:.1e}. A run that begins with the new limit becomes a different one"
+            f" with the new limit it is {new:.1e}. The result will differ from that of a run started with the new limit"
         )
 
 
@@ -251,6 +251,6 @@ def _report_environment(progress: Progress, environment: dict[str, str]) -> None
     if changes:
         decide_masks = {"torch", "device", "processes", "CPU threads"}  # or how a step is split into micro-batches
         effect = "dropout may drop other elements" if decide_masks & changes.keys() else "rounding may differ"
-        differs = f"{effect}, so its numbers differ from those of a run that was never stopped"
+        differs = f"{effect}, so its numbers may differ from those of a run that was never stopped"
         logger.info(f"Continued in another environment: {', '.join(changes.values())}; {differs}")
     progress.environment = environment

@@ -263,7 +263,7 @@ def choose_batch_layout(
         reason = why_no_flash_attention(device, dtype=precision.dtype, num_heads=model.num_heads, head_dim=head_dim)
     if reason is None:
         return "flash", "\nBatches are packed without padding; flash attention keeps the sentences apart"
-    reason = f"flash attention for variable lengths: {reason}"
+    reason = f"flash attention for variable lengths is not available ({reason})"
     if requested == "packed":
         return "packed", f"\nBatches are packed, but attention pads internally: {reason}"
     return "padded", f"\nBatches are padded: {reason}"

@@ -132,7 +132,7 @@ class Trainer:
                 tokens = f"{padding.num_computed:,} tokens, {padding.share:.1%} of them padding"
                 logger.info(f"Epoch {progress.epoch + 1:,}: {len(epoch):,} batches, {tokens}")
                 if epoch.num_resegmented:
-                    logger.info(f"  {epoch.num_resegmented:,} pairs became too long by sampling, and are not sampled")
+                    logger.info(f"  {epoch.num_resegmented:,} pairs would be too long if sampled, so they are not")
                 if epoch.num_changed:
                     logger.info(f"  {epoch.num_changed:,} pairs changed by data.train's augment")
             yield group.batches
