@@ -144,6 +144,7 @@ class MultiHeadAttention(nn.Module):
         if not isinstance(visible, VarlenMask):
             output = self._attend(query, key_value, visible=visible, bias=bias)
         elif visible.query.is_flash:
+            assert bias is None  # the kernel adds none
             output = flash_attention(query, *key_value, mask=visible)
         else:
             padded_query, padded_keys = visible.query.pad(query), key_value.map(visible.key.pad)

@@ -1,5 +1,7 @@
 """How a model knows word order: pictures of each kind of position encoding."""
 
+from typing import assert_never
+
 import torch
 
 from translate.config.schema import ModelConfig
@@ -61,6 +63,8 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
             )
             at_first = "All 0"
             panels = _relative_panels("Encoder", encoder, distance) + _relative_panels("Decoder", decoder, distance)
+        case unknown:
+            assert_never(unknown)
     numbers = sum(len(panel.rows) * len(panel.columns) for panel in panels if isinstance(panel, Matrix))
     check_numbers(numbers, of=f"{length} positions", less="lower --length")
     if model is None and at_first:
