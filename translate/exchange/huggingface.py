@@ -30,7 +30,7 @@ from translate.exchange.language_tokenizers import (
     t5_vocabulary,
     write_tokenizer,
 )
-from translate.exchange.weights import OUTPUT_BIAS, WEIGHT_NAMES, foreign_weights, split_weights
+from translate.exchange.weights import WEIGHT_NAMES, foreign_weights, split_weights
 from translate.files import read_json
 from translate.model import Transformer, log_probabilities
 
@@ -56,26 +56,25 @@ _T5_SHAPE = {  # settings of `T5Config`, and ours; its rate of dropout is also t
     "relative_attention_num_buckets": "relative_buckets", "relative_attention_max_distance": "relative_max_distance",
     "layer_norm_epsilon": "norm_epsilon",
 }  # fmt: skip
-SHAPES: dict[Format, dict[str, str]] = {of: _MARIAN_SHAPE for of in ("marian_mt", *FAIRSEQ_FORMATS)} | {"t5": _T5_SHAPE}
+SHAPES: dict[Format, dict[str, str]] = {
+    "marian_mt": _MARIAN_SHAPE,
+    "m2m_100": _MARIAN_SHAPE,
+    "mbart": _MARIAN_SHAPE | {"max_position_embeddings": "max_positions"},
+    "t5": _T5_SHAPE,
+}
+_VOCABULARIES = dict.fromkeys(FAIRSEQ_FORMATS, fairseq_vocabulary) | {"t5": t5_vocabulary}
+PATIENCE = {False: 0, True: 1, "never": 1000}
+"""Our `decoding.patience`, by `early_stopping`."""
 
 
-def marian_settings(model: Transformer) -> dict[str, Any]:
-    """Sizes and special symbols of our model as the settings of a `MarianConfig`."""
-    return {
-        "vocab_size": model.encoder.embedder.tokens.num_embeddings,
-        "decoder_vocab_size": model.output.out_features,
-        "max_position_embeddings": position_limit(model.config, "marian_mt"),
-        **{theirs: getattr(model.config, ours) for theirs, ours in _MARIAN_SHAPE.items()},
-        **NO_LAYERDROP,
-        **SYMBOLS,
-        "forced_eos_token_id": None,
-    }
-
-
-def t5_settings(model: Transformer) -> dict[str, Any]:
-    """Sizes of our model as the settings of a `T5Config`."""
-    settings = {theirs: getattr(model.config, ours) for theirs, ours in _T5_SHAPE.items()}
-    return settings | {"d_kv": model.config.attention_dim // model.config.num_heads}
+def model_settings(model: Transformer, of: Format) -> dict[str, Any]:
+    """Sizes and special symbols of our model as the settings of a config in transformers."""
+    sizes = model.config.model_dump() | {"head_dim": model.config.attention_dim // model.config.num_heads}
+    settings: dict[str, Any] = SYMBOLS | {"vocab_size": model.encoder.embedder.tokens.num_embeddings}
+    if of != "t5":
+        settings |= {**NO_LAYERDROP, "forced_eos_token_id": None, "decoder_vocab_size": model.output.out_features}
+        settings["max_position_embeddings"] = position_limit(model.config, "marian_mt")
+    return settings | {theirs: sizes[ours] for theirs, ours in SHAPES[of].items()}
 
 
 def generation_settings(
@@ -102,7 +101,7 @@ def generation_settings(
         **{key: rows[token] for key, token in SYMBOLS.items()},
         "suppress_tokens": [row for row in never if row not in (rows[EOS_ID], rows[UNK_ID])],  # which may begin targets
         "num_beams": config.beam_size,
-        "early_stopping": {1: True, 1000: "never"}.get(config.patience, False),
+        "early_stopping": {ours: theirs for theirs, ours in PATIENCE.items()}.get(config.patience, False),
         "length_penalty": round(length_power(config), 9),  # CTranslate2 has a tiny number for 0
         "max_length": min(longest + has_tag, limit or most),
         "forced_bos_token_id": rows[tokenizers.target.tag_ids(tag)[0]] if tag else None,
@@ -118,12 +117,11 @@ def choose_format(model: Transformer, tokenizers: Tokenizers, config: Config) ->
 
     The format is that of the first family where it is exact, otherwise our modelling file.
     """
-    vocabulary, formats = fairseq_vocabulary(model, tokenizers, config), FAIRSEQ_FORMATS
-    if vocabulary is None:
-        vocabulary, formats = t5_vocabulary(model, tokenizers, config), ("t5",)
-    if vocabulary is None:
-        formats = ("marian_mt",)
-    return next((of for of in formats if not find_lacking(model.config, of)), "modeling"), vocabulary
+    exact = [of for of in SHAPES if not find_lacking(model.config, of)]
+    for of, make_vocabulary in _VOCABULARIES.items():
+        if of in exact and (vocabulary := make_vocabulary(model, tokenizers, config)):
+            return of, vocabulary
+    return "marian_mt" if "marian_mt" in exact else "modeling", None
 
 
 def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path) -> None:
@@ -135,13 +133,15 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
     """
     transformers, (to, vocabulary) = import_extra("transformers"), choose_format(model, tokenizers, config)
     transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()  # of T5, it warns that not all embeddings are tied
+    transformers.utils.logging.set_verbosity_error()  # it warns of T5's tying, and of weights that it fills itself
     exported_class, limit = model_class(to), position_limit(model.config, to)
     rows: Sequence[int] = range(tokenizers.target.vocab_size)
+    ids, settings = None, to_settings(model.config, to)
     if vocabulary is not None:
         assert vocabulary.pad is not None
         rows = [vocabulary.pad, *vocabulary.rows[1:]]  # T5's start symbol is padding too
-    settings = to_settings(model.config, to)
+        ids = sorted({*range(len(rows))} - {*vocabulary.only_ours}, key=rows.__getitem__)
+        settings["vocab_size"] = len(ids)
     if to == "modeling":
         file = Path(inspect.getfile(exported_class))
         shutil.copyfile(file, directory / file.name)
@@ -156,35 +156,22 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
             "auto_map": {key: f"{file.stem}.{name}" for key, name in classes.items()},
         }
         weights = split_weights(model)
-    elif vocabulary is None:
-        settings, weights = marian_settings(model) | settings, foreign_weights(model, "marian_mt")
     else:
-        ids = sorted({*range(len(rows))} - {*vocabulary.only_ours}, key=rows.__getitem__)
-        weights = foreign_weights(model, WEIGHT_NAMES[to], torch.tensor(ids))
-        if to != "mbart":
-            weights.pop(OUTPUT_BIAS["marian_mt"], None)
-        if to == "t5":
-            weights["shared.weight"][vocabulary.start] = model.decoder.embedder.tokens.weight[BOS_ID]
-            if model.config.tie_embeddings == "all":  # T5 1.0 multiplies the decoder's output by d_model^-0.5
-                name = "decoder.final_layer_norm.weight"
-                weights[name] = weights[name] * model.config.d_model**0.5
-        settings = (t5_settings(model) if to == "t5" else marian_settings(model)) | settings | {"vocab_size": len(ids)}
-    settings |= {key: rows[token] for key, token in SYMBOLS.items() if key != "bos_token_id" or to != "t5"}
+        settings = model_settings(model, to) | settings
+        weights = foreign_weights(model, WEIGHT_NAMES[to], None if ids is None else torch.tensor(ids))
+    if to == "t5" and vocabulary is not None:
+        weights["shared.weight"][vocabulary.start] = model.decoder.embedder.tokens.weight[BOS_ID]
+        if model.config.tie_embeddings == "all":  # T5 1.0 multiplies the decoder's output by d_model^-0.5
+            name = "decoder.final_layer_norm.weight"
+            weights[name] = weights[name] * model.config.d_model**0.5
+    settings |= {key: rows[token] for key, token in SYMBOLS.items()}
     made = exported_class.config_class(**settings)
-    if to == "t5":  # unlike the class itself, this does not tie what differs
-        exported = exported_class.from_pretrained(None, config=made, state_dict=weights, dtype=torch.float32)
-    else:
-        exported = exported_class(made)
-        missing, unexpected = exported.load_state_dict(weights, strict=False)
-        # MarianMT fills these two itself: its table of positions, and zeros.
-        filled = ("embed_positions.weight", "final_logits_bias")
-        assert not unexpected and all(name.endswith(filled) for name in missing)
+    # Unlike the class itself, this does not tie what differs.
+    exported = exported_class.from_pretrained(None, config=made, state_dict=weights, dtype=torch.float32)
     generation = generation_settings(config, tokenizers, limit=limit, rows=rows)
     exported.generation_config = transformers.GenerationConfig(**generation)
     exported.save_pretrained(directory)
-    if (
-        to == "t5" and model.config.tie_embeddings == "inputs"
-    ):  # transformers 5 writes true, which means T5 1.0 elsewhere
+    if model.config.tie_embeddings == "inputs":  # transformers 5 writes true, which means T5 1.0 elsewhere
         written_config = read_json(directory / "config.json", dict[str, Any]) | {"tie_word_embeddings": False}
         write_text(directory / "config.json", json.dumps(written_config, indent=2) + "\n")
     if vocabulary is None or to == "t5" or not write_tokenizer(vocabulary, tokenizers.source, config, directory):

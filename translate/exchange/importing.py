@@ -140,7 +140,7 @@ def convert(foreign: ForeignModel, overrides: Sequence[str]) -> ImportedModel:
             override is invalid or changes what the files determine.
     """
     tokenizers = make_tokenizers(foreign)
-    bias = foreign.weights[OUTPUT_BIAS[foreign.weight_names]]
+    has_bias = bool(foreign.target.only_ours or foreign.weights[OUTPUT_BIAS].any())
     sections: dict[str, Any] = {
         **foreign.sections,
         "tokenizer": {
@@ -148,7 +148,7 @@ def convert(foreign: ForeignModel, overrides: Sequence[str]) -> ImportedModel:
             "vocabulary": tokenizers.vocabulary,
             "vocab_size": tokenizers.source.vocab_size,
         },
-        "model": {**foreign.sections["model"], "output_bias": bool(foreign.target.only_ours or bias.any())},
+        "model": {**foreign.sections["model"], "output_bias": has_bias},
     }
     languages = (f"data.{key}" for key in ("languages", "language_tags", "language_tag") if key in sections["data"])
     determined = ("model", "tokenizer", *languages)
@@ -186,6 +186,6 @@ def _fill(model: Transformer, foreign: ForeignModel) -> None:
         if axis is not None:
             theirs = theirs.index_select(axis, sines_first(theirs.shape[axis]).argsort())
         tensor.copy_(theirs if scale == 1.0 else theirs * scale)
-    weights.pop(OUTPUT_BIAS[foreign.weight_names], None)  # zeros in a model without it
+    weights.pop(OUTPUT_BIAS, None)  # zeros in a model without it
     if weights:
         raise InputError(f"the weights {', '.join(sorted(weights)[:5])} are not part of our model")

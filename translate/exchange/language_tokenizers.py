@@ -28,7 +28,7 @@ from translate.data.tokenizer import (
     Tokenizers,
     is_sentinel,
 )
-from translate.decoding.counterparts import Format, find_lacking
+from translate.decoding.counterparts import Format
 from translate.errors import InputError, import_extra
 from translate.exchange.foreign import Vocabulary
 from translate.files import read_json
@@ -39,20 +39,26 @@ TAGS = {"M2M100Tokenizer": "__{}__", "NllbTokenizer": "{}", "MBart50Tokenizer": 
 FAIRSEQ_FORMATS: tuple[Format, ...] = ("m2m_100", "mbart")
 """The models with such a tokenizer. The end symbol also begins their targets."""
 _T5_TAG = r"<2([a-z]{2,3}(?:_[A-Z][a-z]{3})?(?:_[A-Z]{2})?)>"  # of MADLAD-400, which also has tags of other kinds
-T5_TYPES = ("t5", "mt5")
-UNNAMED = "madeupword"
-"""Begins fairseq's names of embeddings that no subword has."""
+FILES = {
+    "MarianTokenizer": ("source.spm", "target.spm", "vocab.json"),
+    "M2M100Tokenizer": ("sentencepiece.bpe.model", "vocab.json"),
+    **dict.fromkeys(("NllbTokenizer", "MBart50Tokenizer"), ("sentencepiece.bpe.model",)),
+    "T5Tokenizer": ("spiece.model",),
+}
+"""The files that each class of tokenizer needs."""
+_CLASSES: dict[object, tuple[str, ...]] = {  # by the type of the model; the first one unless the files name another
+    "m2m_100": ("M2M100Tokenizer", "NllbTokenizer"),
+    "mbart": ("MBartTokenizer", "MBart50Tokenizer"),  # mBART-25 has the first one, which puts the tags elsewhere
+    **dict.fromkeys(("t5", "mt5"), ("T5Tokenizer",)),
+}
+_T5_CLASSES = ("MT5Tokenizer", "PreTrainedTokenizer", "TokenizersBackend")  # other names of T5Tokenizer
 
 
 @dataclasses.dataclass
 class TokenizerSettings:
-    """The content of `tokenizer_config.json`, as far as it is read; our exports name the languages.
-
-    `config.json` has the type of the model, and in some folders the class of the tokenizer.
-    """
+    """The content of `tokenizer_config.json`, as far as it is read; our exports name the languages."""
 
     tokenizer_class: str | None = None
-    model_type: str | None = None
     model_max_length: Annotated[float, Field(ge=1)] | None = None
     source_lang: str | None = None
     target_lang: str | None = None
@@ -62,22 +68,19 @@ class TokenizerSettings:
 
 
 def read_tokenizer_settings(folder: Path) -> TokenizerSettings:
-    """The settings of the tokenizer in a folder.
+    """The settings of the tokenizer in a folder, with its class, which `config.json` may name instead.
 
     Raises:
         InputError: They are damaged, or name a class of tokenizer that cannot be imported.
     """
-    file = folder / "tokenizer_config.json"
+    file, model = folder / "tokenizer_config.json", read_json(folder / "config.json", dict[str, Any])
     settings = read_json(file, TokenizerSettings) if file.is_file() else TokenizerSettings()
-    model = read_json(folder / "config.json", TokenizerSettings)
-    # mBART-25 puts the tags elsewhere, and is the one that may name no class; all T5 models have the same tokenizer.
-    is_mbart, is_t5 = model.model_type == "mbart", model.model_type in T5_TYPES
-    usual = "MBartTokenizer" if is_mbart else "T5Tokenizer" if is_t5 else "M2M100Tokenizer"
-    name = (settings.tokenizer_class or model.tokenizer_class or usual).removesuffix("Fast")
-    if is_t5 and name in (usual, "MT5Tokenizer", "PreTrainedTokenizer", "TokenizersBackend"):
-        name = "T5Tokenizer"
+    usual, *others = _CLASSES.get(model.get("model_type"), ("MarianTokenizer",))
+    name = str(settings.tokenizer_class or model.get("tokenizer_class") or usual).removesuffix("Fast")
+    if usual == "MarianTokenizer" or (usual == "T5Tokenizer" and name in _T5_CLASSES):
+        name = usual
     settings.tokenizer_class = name = "MarianTokenizer" if (folder / "source.spm").is_file() else name
-    known = [each for each in TAGS if (each == "MBart50Tokenizer") == is_mbart and (each == "T5Tokenizer") == is_t5]
+    known = [each for each in (usual, *others) if each in FILES]
     if name not in ("MarianTokenizer", *known):
         raise InputError(f"{folder}: has a tokenizer of the class {name}; only {' or '.join(known)} can be imported")
     return settings
@@ -129,7 +132,7 @@ def added_tokens(tokenizer: Any, tags: Collection[str] = ()) -> dict[str, int]:
 
 def is_symbol(subword: str) -> bool:
     """Whether this entry of the vocabulary never comes from text."""
-    return subword in ("<s>", "<mask>") or subword.startswith(UNNAMED) or is_sentinel(subword)
+    return subword in ("<s>", "<mask>") or is_sentinel(subword)
 
 
 def read_vocabulary(folder: Path, model: Any, tokenizer: Any, tags: dict[str, int]) -> Vocabulary:
@@ -154,8 +157,7 @@ def read_vocabulary(folder: Path, model: Any, tokenizer: Any, tags: dict[str, in
             f"{folder}: the tokenizer has {len(plain) + len(tags)} subwords with the ids {min(rows)} to {max(rows)},"
             f" and the model has {num_rows} embeddings: each subword needs its own"
         )
-    unnamed = "<unnamed_{}>" if config.model_type in T5_TYPES else UNNAMED + "{:04d}"
-    subwords = [rows.get(row, unnamed.format(row)) for row in range(num_rows)]
+    subwords = [rows.get(row, f"<unnamed_{row}>") for row in range(num_rows)]
     special = {"start": config.decoder_start_token_id, "pad": config.pad_token_id}
     vocabulary = Vocabulary(subwords, tokenizer.unk_token_id, config.eos_token_id, **special)
     return vocabulary._replace(added=frozenset(added), symbols=frozenset([*tags, *filter(is_symbol, subwords)]))
@@ -191,14 +193,13 @@ def fairseq_vocabulary(model: Transformer, tokenizers: Tokenizers, config: Confi
     """
     bias, table, pieces, data = model.output.bias, model.output.weight, tokenizers.source.all_pieces, config.data
     is_joint = tokenizers.source is tokenizers.target
-    formats = [of for of in FAIRSEQ_FORMATS if not find_lacking(model.config, of)]
-    if data.language_tags != "both" or not is_joint or not formats:
+    if data.language_tags != "both" or not is_joint:
         return None
     others, start = pieces[EOS_ID + 1 :], 2
     if not model.config.output_bias:
         others, start = [pieces[BOS_ID], *others], 0
     elif not torch.equal(table[BOS_ID], table[EOS_ID]) or (
-        formats == ["m2m_100"] and bias.nonzero().flatten().tolist() != [BOS_ID]
+        model.config.positions == "fairseq" and bias.nonzero().flatten().tolist() != [BOS_ID]
     ):
         return None
     subwords = [others[0], *(pieces[token] for token in (PAD_ID, EOS_ID, UNK_ID)), *others[1:]]
@@ -216,7 +217,7 @@ def t5_vocabulary(model: Transformer, tokenizers: Tokenizers, config: Config) ->
     bias, table, pieces = model.output.bias, model.decoder.embedder.tokens.weight, tokenizers.source.all_pieces
     excluded = [] if bias is None else bias.nonzero().flatten().tolist()
     has_bytes = any(map(BYTE_PIECE.fullmatch, pieces)) and model.config.tie_embeddings == "inputs"
-    if tokenizers.source is not tokenizers.target or find_lacking(model.config, "t5"):
+    if tokenizers.source is not tokenizers.target:
         return None
     order: tuple[int, ...]
     if not excluded:

@@ -149,7 +149,8 @@ def _read_weights(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Tensor], s
         weights[output_name] = weights.pop("decoder_ff_logit_out_W")
     if output_name in weights:
         tying = "none"
-    return {output_name: target, OUTPUT_BIAS["marian"]: torch.zeros(len(target)), **weights}, tying
+    bias = weights.pop("decoder_ff_logit_out_b", torch.zeros(len(target)))
+    return {output_name: target, OUTPUT_BIAS: bias, **weights}, tying
 
 
 def _check(

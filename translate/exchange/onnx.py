@@ -17,7 +17,7 @@ from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import COUNTERPARTS, TABLE_POSITIONS, position_limit, to_settings
 from translate.errors import import_extra
-from translate.exchange.huggingface import generation_settings, marian_settings, write_marian_tokenizer
+from translate.exchange.huggingface import generation_settings, model_settings, write_marian_tokenizer
 from translate.exchange.onnx_graph import Graph, build_decoder, build_encoder
 from translate.model import Transformer
 
@@ -41,7 +41,7 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
     settings = {
         "model_type": "marian",  # a type that optimum knows; the graphs may compute anything
         "is_encoder_decoder": True,
-        **marian_settings(model),
+        **model_settings(model, "marian_mt"),
         "d_model": model.config.attention_dim,  # divided by the number of heads, it is the width of the cache
         **(COUNTERPARTS["activation"][model.config.activation].marian_mt or {}),
         **(COUNTERPARTS["tie_embeddings"][model.config.tie_embeddings].marian_mt or {}),

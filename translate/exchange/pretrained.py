@@ -30,8 +30,8 @@ from translate.exchange.foreign import (
     require,
     warn_of_lost,
 )
-from translate.exchange.huggingface import NO_LAYERDROP, SHAPES, check_transformers, model_class
-from translate.exchange.language_tokenizers import T5_TYPES, load_tokenizer, read_tokenizer_settings
+from translate.exchange.huggingface import NO_LAYERDROP, PATIENCE, SHAPES, check_transformers, model_class
+from translate.exchange.language_tokenizers import FILES, load_tokenizer, read_tokenizer_settings
 from translate.exchange.m2m100 import describe_m2m100
 from translate.exchange.marian_mt import describe_marian_mt
 from translate.exchange.t5 import describe_t5
@@ -39,13 +39,13 @@ from translate.exchange.weights import OUTPUT_BIAS, RESERVED_POSITIONS, WEIGHT_N
 from translate.files import read_input, read_json, require_file, require_name
 from translate.model.device import check_loading
 
-# By `model_type`: the format, the SentencePiece model unless there is a source.spm, and what reads all that is special.
-_MODELS: dict[Any, tuple[Format, str, Callable[[Path, Any, Any], PretrainedParts]]] = {
-    "marian": ("marian_mt", "source.spm", describe_marian_mt),
-    "m2m_100": ("m2m_100", "sentencepiece.bpe.model", describe_m2m100),
-    "mbart": ("mbart", "sentencepiece.bpe.model", describe_m2m100),
-    "t5": ("t5", "spiece.model", describe_t5),  # also Flan-T5 and MADLAD-400
-    "mt5": ("t5", "spiece.model", describe_t5),
+# By `model_type`: the format, and what reads all that is special. Its tokenizers are in `language_tokenizers.py`.
+_MODELS: dict[Any, tuple[Format, Callable[[Path, Any, Any], PretrainedParts]]] = {
+    "marian": ("marian_mt", describe_marian_mt),
+    "m2m_100": ("m2m_100", describe_m2m100),
+    "mbart": ("mbart", describe_m2m100),
+    "t5": ("t5", describe_t5),  # also Flan-T5 and MADLAD-400
+    "mt5": ("t5", describe_t5),
 }
 _WEIGHTS = (  # the first is read, as transformers does
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
@@ -54,13 +54,13 @@ _PATTERNS = (
     "*.json", "*.jinja", "additional_chat_templates/*.jinja", "*.spm", "sentencepiece.bpe.model", "spiece.model",
     "*.safetensors", "pytorch_model*.bin",
 )  # fmt: skip
-_PATIENCE = {False: 0, True: 1, "never": 1000}  # by `early_stopping`
 _KEPT = ("num_beams", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "m??_length", "m??_new_tokens")
 _NO_SEARCH = ("_*", "use_*", "output_*", "return_*", "transformers_version", "bos_token_id")  # change no translation
 _NO_TRAINING = (
     "*vocab_size", "max_position_embeddings", "init_std", "initializer_factor", "*_token_id", "is_decoder",
     "classifier_dropout", "dense_act_fn", "is_gated_act", "scale_decoder_outputs",
 )  # fmt: skip
+_TRAINED_ON = 512  # tokens; T5's positions have no limit
 _POSITIONS = {f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")}
 _MOST_POSITIONS = 20_000  # MarianMT computes its table number by number, in a minute or two
 
@@ -114,21 +114,18 @@ def read_pretrained(folder: Path) -> ForeignModel:
             something that a run cannot hold.
     """
     place = folder / "config.json"
-    settings = read_mapping(place) if place.is_file() else {"model_type": "marian"}  # the error names its files
-    model_type = settings.get("model_type")
-    if model_type not in _MODELS:
+    if not place.is_file():
+        raise InputError(f"{folder}: is not the folder of a model, which has a config.json or Marian's decoder.yml")
+    settings = read_mapping(place)
+    if (model_type := settings.get("model_type")) not in _MODELS:
         raise InputError(
             f"{place}: model_type = {model_type!r} cannot be imported; use MarianMT or OPUS-MT ('marian'), M2M100 or"
             " NLLB-200 ('m2m_100'), mBART-50 ('mbart'), T5 or MADLAD-400 ('t5'), mT5 ('mt5'), or Marian's own files"
         )
-    of, sentencepiece, describe = _MODELS[model_type]
-    spms = folder / "source.spm", folder / "target.spm"
-    if of != "marian_mt":
-        read_tokenizer_settings(folder)  # refuses other tokenizers
-        spms = (spms[0] if spms[0].is_file() else folder / sentencepiece,) * 2
-    needed = ["config.json", *(["vocab.json"] if of == "marian_mt" else []), *dict.fromkeys(spm.name for spm in spms)]
+    of, describe = _MODELS[model_type]
+    needed = FILES[str(read_tokenizer_settings(folder).tokenizer_class)]
     if missing := [name for name in needed if not (folder / name).is_file()]:
-        is_new = of != "marian_mt" and sentencepiece in missing and (folder / "tokenizer.json").is_file()
+        is_new = (folder / "tokenizer.json").is_file()
         hint = "; transformers 5 does not save it: copy it from the model that was fine-tuned" if is_new else ""
         problem = f"missing files: {', '.join(missing)}; {NAMES[of]} models have {', '.join(needed)} and weights"
         raise InputError(f"{folder}: {problem}{hint}")
@@ -152,12 +149,13 @@ def read_pretrained(folder: Path) -> ForeignModel:
         weights.pop(f"{name}.weight", None)
     if getattr(config, "scale_decoder_outputs", False):  # of T5 1.0
         weights["decoder.final_layer_norm.weight"] = weights["decoder.final_layer_norm.weight"] * config.d_model**-0.5
+    shape = {ours: getattr(config, theirs) for theirs, ours in SHAPES[of].items()}
+    shape = dict.fromkeys(("attention_dropout", "activation_dropout"), shape["dropout"]) | shape  # T5 has one rate
     for name in _POSITIONS & weights.keys():
         table = weights.pop(name)
-        if of == "mbart":  # the others have sines
+        if "max_positions" in shape:  # the others have sines
             weights[name] = table[RESERVED_POSITIONS:]
-    bias = OUTPUT_BIAS["marian_mt"]
-    weights[bias] = weights[bias][0] if bias in weights else torch.zeros(len(described.target.subwords))
+    weights[OUTPUT_BIAS] = weights.get(OUTPUT_BIAS, torch.zeros(1, len(described.target.subwords)))[0]
     place = generation if generation.is_file() else place
     search = read_json(place, Generation).model_dump(exclude_none=True)
     if place.name == "config.json":  # of an older version, where it has the search too
@@ -169,11 +167,8 @@ def read_pretrained(folder: Path) -> ForeignModel:
         described.data["target_language"] = forced or UNKNOWN
         if forced is not None:
             del search["forced_bos_token_id"]
-    limits = {f"max_{side}_tokens": _num_positions(config) - 1 for side in ("source", "target")}
-    shape = {ours: getattr(config, theirs) for theirs, ours in SHAPES[of].items()}
-    shape = dict.fromkeys(("attention_dropout", "activation_dropout"), shape["dropout"]) | shape  # T5 has one rate
-    if of == "mbart":
-        shape["max_positions"] = config.max_position_embeddings
+    limits = {f"max_{side}_tokens": config.max_position_embeddings - 1 for side in ("source", "target")}
+    spms = [folder / name for name in needed if name != "vocab.json"]
     return ForeignModel(
         sections={
             "data": limits | described.data,
@@ -184,16 +179,11 @@ def read_pretrained(folder: Path) -> ForeignModel:
         weights=weights,
         source=described.source,
         target=described.target,
-        sentencepiece=spms,
+        sentencepiece=(spms[0], spms[-1]),
         files=files,
         reader={"transformers": import_extra("transformers").__version__},
         check=functools.partial(check_transformers, model, tokenizer, "imported"),
     )
-
-
-def _num_positions(config: Any) -> int:
-    """The length of the longest sequences; T5, whose positions have no limit, was trained on up to 512 tokens."""
-    return 512 if config.model_type in T5_TYPES else int(config.max_position_embeddings)
 
 
 def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
@@ -211,7 +201,8 @@ def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
     own = defaults.keys() - transformers.PretrainedConfig().to_dict().keys()
     names = (*own, *made.attribute_map, *known_settings(of), *_NO_TRAINING)
     with reading(place):
-        config = made(**{key: settings[key] for key in settings if any(fnmatchcase(key, name) for name in names)})
+        kept = {key: settings[key] for key in settings if any(fnmatchcase(key, name) for name in names)}
+        config = made(**{"max_position_embeddings": defaults.get("max_position_embeddings", _TRAINED_ON)} | kept)
     if getattr(config, "activation_function", "") == "silu":
         config.activation_function = "swish"  # the same by another name
     found = config.to_dict()
@@ -220,16 +211,15 @@ def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
     shape = {ours: found[theirs] for theirs, ours in SHAPES[of].items()}
     load_config({"model": shape}, place=str(place))  # checks bounds
     size = max(found["vocab_size"], found.get("decoder_vocab_size") or 0)
-    bounds = {"vocab_size": range(4, 2**31)}
-    bounds |= {} if of == "t5" else {"max_position_embeddings": range(2, _MOST_POSITIONS + 1)}
+    bounds = {"vocab_size": range(4, 2**31), "max_position_embeddings": range(2, _MOST_POSITIONS + 1)}
     bounds |= dict.fromkeys(("pad_token_id", "eos_token_id", "decoder_start_token_id"), range(size))
     for key, bound in bounds.items():
         if not isinstance(value := found.get(key), int) or value not in bound:
             given = "is missing" if value is None else f"= {value!r}"
             hint = f"it must be a whole number from {bound.start} to {bound.stop - 1}"
             raise InputError(f"{place}: {key} {given}; {hint}")
-    kept = (*SHAPES[of], *known_settings(of), *_NO_TRAINING, *_NO_SEARCH)
-    warn_of_lost(place, {key: found[key] for key in own}, defaults=defaults | NO_LAYERDROP, kept=kept)
+    read = (*SHAPES[of], *known_settings(of), *_NO_TRAINING, *_NO_SEARCH)
+    warn_of_lost(place, {key: found[key] for key in own}, defaults=defaults | NO_LAYERDROP, kept=read)
     return config
 
 
@@ -278,7 +268,7 @@ def _load_model(folder: Path, config: Any) -> Any:
     with torch.device("meta"):
         expected = made(small).state_dict(keep_vars=True)
     stored = {id(expected[name]) for name in expected.keys() & weights.keys()}  # a tied weight has several names
-    optional = {OUTPUT_BIAS["marian_mt"]} | (_POSITIONS if is_marian else set())
+    optional = {OUTPUT_BIAS} | (_POSITIONS if is_marian else set())
     required = expected.keys() - optional
     missing = sorted(name for name in required if id(expected[name]) not in stored)
     unexpected = sorted(weights.keys() - expected.keys())
@@ -312,7 +302,7 @@ def search_settings(
         "length_penalty": penalty >= 0,
         # Their greedy search changes logits; with languages also the logit of the end symbol, which begins targets.
         "repetition_penalty": repetition >= 1 and beam_size > 1 and not languages,
-        "early_stopping": given.setdefault("early_stopping", False) in _PATIENCE,
+        "early_stopping": given.setdefault("early_stopping", False) in PATIENCE,
         "forced_eos_token_id": given.get("forced_eos_token_id") == config.eos_token_id,
         **{key: given.get(key) == getattr(config, key) for key in symbols},
     }
@@ -320,14 +310,14 @@ def search_settings(
     warn_of_lost(place, given, defaults=defaults, kept=[*_KEPT, *_NO_SEARCH, *kept])
     # Theirs counts the start symbol, and the end symbol if it is forced there. Ours is at most 10,000.
     most = given.get("max_new_tokens") or given.get("max_length", MOST) - 1
-    most = min(most, _num_positions(config) - 1, 10_000)
+    most = min(most, config.max_position_embeddings - 1, 10_000)
     never, names = {PAD_ID, BOS_ID, *target.only_ours}, target.names
     ids = {row: token for token, row in enumerate(target.rows) if token not in never and not is_sentinel(names[token])}
     forbidden = [sequence for sequence in given.get("bad_words_ids", ()) if sequence != [config.eos_token_id]]
     forbidden += [[token] for token in given.get("suppress_tokens", ())]
     settings = {
         "beam_size": beam_size,
-        "patience": _PATIENCE.get(given["early_stopping"], 0),
+        "patience": PATIENCE.get(given["early_stopping"], 0),
         "length_penalty_kind": "average",
         "length_penalty": max(0.0, penalty),
         "no_repeat_ngram": given.get("no_repeat_ngram_size", 0),

@@ -53,6 +53,8 @@ _T5_LAYER = {
     "feed_forward.outer": "layer.{}.DenseReluDense.wo",
     "feed_forward_norm": "layer.{}.layer_norm",
 }
+OUTPUT_BIAS = "final_logits_bias"
+"""The name of the output's bias in each format; Marian's own name of it is replaced when its files are read."""
 _OUTSIDE_LAYERS: dict[str, dict[WeightNames, str]] = {
     "encoder.tokens.weight": {
         "marian_mt": "model.encoder.embed_tokens.weight", "marian": "encoder_Wemb", "t5": "shared.weight",
@@ -61,9 +63,8 @@ _OUTSIDE_LAYERS: dict[str, dict[WeightNames, str]] = {
         "marian_mt": "model.decoder.embed_tokens.weight", "marian": "decoder_Wemb", "t5": "shared.weight",
     },
     "output.weight": {"marian_mt": "lm_head.weight", "marian": "decoder_ff_logit_out_Wt", "t5": "lm_head.weight"},
-    "output.bias": {"marian_mt": "final_logits_bias", "marian": "decoder_ff_logit_out_b", "t5": "final_logits_bias"},
+    "output.bias": dict.fromkeys(("marian_mt", "marian", "t5"), OUTPUT_BIAS),
 }  # fmt: skip
-OUTPUT_BIAS = _OUTSIDE_LAYERS["output.bias"]
 # More modules of a stack, which Marian's own files do not have: MarianMT's name, the axis of the residual stream, and
 # T5's name.
 _OF_STACK = {
@@ -148,8 +149,8 @@ def foreign_weights(model: Transformer, weight_names: WeightNames, rows: Tensor 
         weights[name] = (tensor if scale == 1.0 else tensor / scale).float().cpu()
     if weight_names == "marian_mt" and model.config.tie_embeddings == "all":
         weights["model.shared.weight"] = weights["lm_head.weight"]
-    if (bias := weights.get(OUTPUT_BIAS["marian_mt"])) is not None:
-        weights[OUTPUT_BIAS["marian_mt"]] = bias[None]
+    if (bias := weights.get(OUTPUT_BIAS)) is not None:
+        weights[OUTPUT_BIAS] = bias[None]
     for name in [name for name in weights if name.endswith("embed_positions.weight")]:
         weights[name] = F.pad(weights[name], (0, 0, RESERVED_POSITIONS, 0))
     return weights
