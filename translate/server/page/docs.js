@@ -21,7 +21,7 @@ function typeOf({ type, items, enum: values, const: value, minimum, maximum }) {
 function describeKeys({ properties = {}, required = [] }, before = "") {
   return Object.entries(properties).flatMap(([name, field]) => {
     const kinds = alternatives(field).filter(({ type }) => type !== "null");
-    const notes = [kinds.map(typeOf).join(" or "), ...(required.includes(name) || before ? [] : ["optional"])];
+    const notes = [[...new Set(kinds.map(typeOf))].join(" or "), ...(required.includes(name) || before ? [] : ["optional"])];
     const inside = kinds.map((kind) => [resolve(kind.items ?? kind), `${before}${name}${kind.items ? "[]" : ""}.`]);
     const term = make("dt", {}, code(before + name), ` ${notes.join(", ")}`);
     return [term, make("dd", {}, ...prose(field.description)), ...inside.flatMap((each) => describeKeys(...each))];
