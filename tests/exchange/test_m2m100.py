@@ -233,12 +233,18 @@ def test_the_class_of_the_tokenizer_is_in_either_file(imported: tuple[str, Path,
     assert_same_run(import_(folder, tmp_path / "again"), open_run(run).load_model())
 
 
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
 @pytest.mark.parametrize("imported", ["mbart"], indirect=True)
-def test_targets_that_begin_with_the_tag_alone_are_refused(imported: tuple[str, Path, Path], tmp_path: Path) -> None:
+def test_targets_that_begin_with_the_tag_alone_are_refused(
+    imported: tuple[str, Path, Path], tmp_path: Path, name: str
+) -> None:
+    """In the second file it is what `generate` begins with, whatever the first has."""
     folder = Path(shutil.copytree(imported[1], tmp_path / "folder"))
     tag = load_tokenizer(folder).convert_tokens_to_ids("en_XX")
-    change_json(folder / "config.json", decoder_start_token_id=tag)
-    with pytest.raises(InputError, match=rf"config\.json: decoder_start_token_id = {tag} is .*</s> \(2\)"):
+    (folder / "generation_config.json").unlink()
+    (folder / "generation_config.json").write_text("{}")
+    change_json(folder / name, decoder_start_token_id=tag)
+    with pytest.raises(InputError, match=rf"folder: decoder_start_token_id = {tag} is .*</s> \(2\)"):
         import_(folder, tmp_path / "run")
 
 

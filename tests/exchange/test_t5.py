@@ -391,6 +391,12 @@ def change_json(file: Path, **values: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
 
+def leave_out_head(folder: Path) -> None:
+    """As the class without a head saves it."""
+    transformers.T5Model.from_pretrained(folder).save_pretrained(folder)
+    change_json(folder / "config.json", tie_word_embeddings=False)
+
+
 def leave_out_decoder(folder: Path) -> None:
     transformers.T5EncoderModel.from_pretrained(folder).save_pretrained(folder)
 
@@ -412,12 +418,22 @@ def test_the_start_symbol_may_be_in_the_settings_of_generate(tmp_path: Path) -> 
     assert import_(folder, tmp_path / "run").config.data.max_source_tokens == 511
 
 
+def test_ids_in_lists_and_settings_that_are_null(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As other versions of transformers write them. `generate` begins with the start symbol of its own settings."""
+    folder = make_t5(tmp_path / "folder", "t5")
+    change_json(folder / "config.json", eos_token_id=[1], classifier_dropout=None, num_decoder_layers=None)
+    change_json(folder / "generation_config.json", eos_token_id=[1], decoder_start_token_id=5)
+    assert import_(folder, tmp_path / "run").config.model.num_decoder_layers == 2 and not caplog.records
+    assert read_pretrained(folder).target.start == 5
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda folder: (folder / "spiece.model").unlink(), "missing files: spiece.model"),
         (lambda folder: (folder / "spiece.model").write_bytes(b"no model"), "is damaged"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"no model"), "is damaged"),
+        (leave_out_head, "missing keys: lm_head.weight"),
         (leave_out_decoder, "has only an encoder"),
         (lambda folder: change_json(folder / "config.json", feed_forward_proj="gated-relu"), "feed_forward_proj"),
         (lambda folder: change_json(folder / "config.json", feed_forward_proj="gated-a-b"), "feed_forward_proj"),

@@ -31,7 +31,6 @@ from translate.exchange.language_tokenizers import (
     write_tokenizer,
 )
 from translate.exchange.weights import WEIGHT_NAMES, foreign_weights, split_weights
-from translate.files import read_json
 from translate.model import Transformer, log_probabilities
 
 logger = logging.getLogger(__name__)
@@ -39,17 +38,11 @@ logger = logging.getLogger(__name__)
 SYMBOLS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID, "decoder_start_token_id": BOS_ID}
 NO_LAYERDROP = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}  # M2M100's default is 0.05
 _MARIAN_SHAPE = {  # settings of `MarianConfig`, and ours; two for the same one must have the same value
-    "d_model": "d_model",
-    "encoder_attention_heads": "num_heads",
-    "decoder_attention_heads": "num_heads",
-    "encoder_ffn_dim": "d_ff",
-    "decoder_ffn_dim": "d_ff",
-    "encoder_layers": "num_encoder_layers",
-    "decoder_layers": "num_decoder_layers",
-    "dropout": "dropout",
-    "attention_dropout": "attention_dropout",
+    "d_model": "d_model", "encoder_attention_heads": "num_heads", "decoder_attention_heads": "num_heads",
+    "encoder_ffn_dim": "d_ff", "decoder_ffn_dim": "d_ff", "encoder_layers": "num_encoder_layers",
+    "decoder_layers": "num_decoder_layers", "dropout": "dropout", "attention_dropout": "attention_dropout",
     "activation_dropout": "activation_dropout",
-}
+}  # fmt: skip
 _T5_SHAPE = {  # settings of `T5Config`, and ours; its rate of dropout is also that of attention and of activations
     "d_model": "d_model", "num_heads": "num_heads", "d_kv": "head_dim", "d_ff": "d_ff", "dropout_rate": "dropout",
     "num_layers": "num_encoder_layers", "num_decoder_layers": "num_decoder_layers",
@@ -57,8 +50,7 @@ _T5_SHAPE = {  # settings of `T5Config`, and ours; its rate of dropout is also t
     "layer_norm_epsilon": "norm_epsilon",
 }  # fmt: skip
 SHAPES: dict[Format, dict[str, str]] = {
-    "marian_mt": _MARIAN_SHAPE,
-    "m2m_100": _MARIAN_SHAPE,
+    **dict.fromkeys(("marian_mt", "m2m_100"), _MARIAN_SHAPE),
     "mbart": _MARIAN_SHAPE | {"max_position_embeddings": "max_positions"},
     "t5": _T5_SHAPE,
 }
@@ -170,10 +162,9 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
     exported = exported_class.from_pretrained(None, config=made, state_dict=weights, dtype=torch.float32)
     generation = generation_settings(config, tokenizers, limit=limit, rows=rows)
     exported.generation_config = transformers.GenerationConfig(**generation)
+    # The class of T5 has made this true, which means T5 1.0 to other versions of transformers.
+    exported.config.tie_word_embeddings = model.config.tie_embeddings in ("all", "decoder")
     exported.save_pretrained(directory)
-    if model.config.tie_embeddings == "inputs":  # transformers 5 writes true, which means T5 1.0 elsewhere
-        written_config = read_json(directory / "config.json", dict[str, Any]) | {"tie_word_embeddings": False}
-        write_text(directory / "config.json", json.dumps(written_config, indent=2) + "\n")
     if vocabulary is None or to == "t5" or not write_tokenizer(vocabulary, tokenizers.source, config, directory):
         names = () if vocabulary is None else vocabulary.subwords
         write_marian_tokenizer(tokenizers, config, directory, limit=limit, names=names)

@@ -25,7 +25,7 @@ def describe_m2m100(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts
     start, end = model.config.decoder_start_token_id, model.config.eos_token_id
     if start in languages.values():
         raise InputError(
-            f"{folder}/config.json: decoder_start_token_id = {start} is the tag of a language, and a run begins each"
+            f"{folder}: decoder_start_token_id = {start} is the tag of a language, and a run begins each"
             f" target with one symbol for all languages; only models that begin with </s> ({end}) can be imported"
         )
     tags = {f"{SPACE}{tag.format(code)}": row for code, row in languages.items()}

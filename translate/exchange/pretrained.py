@@ -116,7 +116,7 @@ def read_pretrained(folder: Path) -> ForeignModel:
     place = folder / "config.json"
     if not place.is_file():
         raise InputError(f"{folder}: is not the folder of a model, which has a config.json or Marian's decoder.yml")
-    settings = read_mapping(place)
+    settings = _plain(read_mapping(place))
     if (model_type := settings.get("model_type")) not in _MODELS:
         raise InputError(
             f"{place}: model_type = {model_type!r} cannot be imported; use MarianMT or OPUS-MT ('marian'), M2M100 or"
@@ -139,10 +139,11 @@ def read_pretrained(folder: Path) -> ForeignModel:
         hint = "merge the adapter into the model, and remove this file"
         raise InputError(f"{folder}: adapter_config.json belongs to an adapter; {hint}")
     generation = folder / "generation_config.json"
-    if settings.get("decoder_start_token_id") is None and generation.is_file():
-        settings |= {key: row for key, row in read_mapping(generation).items() if key == "decoder_start_token_id"}
+    rows = _plain(read_mapping(generation)) if generation.is_file() else {}
+    settings |= {key: rows[key] for key in rows.keys() & {"decoder_start_token_id"}}  # of `generate`
     config = _read_config(place, settings, of)
-    model, tokenizer = _load_model(folder, config), load_tokenizer(folder)
+    is_tied = settings.get("tie_word_embeddings") is not False
+    model, tokenizer = _load_model(folder, config, is_tied=is_tied), load_tokenizer(folder)
     described = describe(folder, model, tokenizer)
     weights = dict(model.eval().state_dict())
     for name in ("model.shared", "encoder.embed_tokens", "decoder.embed_tokens"):  # other names of embeddings
@@ -157,7 +158,7 @@ def read_pretrained(folder: Path) -> ForeignModel:
             weights[name] = table[RESERVED_POSITIONS:]
     weights[OUTPUT_BIAS] = weights.get(OUTPUT_BIAS, torch.zeros(1, len(described.target.subwords)))[0]
     place = generation if generation.is_file() else place
-    search = read_json(place, Generation).model_dump(exclude_none=True)
+    search = _plain(read_json(place, Generation).model_dump())
     if place.name == "config.json":  # of an older version, where it has the search too
         known = import_extra("transformers").GenerationConfig().to_dict()
         search = {key: value for key, value in search.items() if key in known}
@@ -184,6 +185,13 @@ def read_pretrained(folder: Path) -> ForeignModel:
         reader={"transformers": import_extra("transformers").__version__},
         check=functools.partial(check_transformers, model, tokenizer, "imported"),
     )
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings without those that are null, and without a list around the only id of a symbol."""
+    lists = {key for key, value in settings.items() if isinstance(value, list) and len(value) == 1}
+    alone = {key: settings[key][0] for key in lists if key.endswith("_token_id")}
+    return {key: value for key, value in (settings | alone).items() if value is not None}
 
 
 def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
@@ -252,10 +260,13 @@ def _map_weights(folder: Path) -> dict[str, Tensor]:
     return weights
 
 
-def _load_model(folder: Path, config: Any) -> Any:
+def _load_model(folder: Path, config: Any, *, is_tied: bool) -> Any:
     """The model of transformers that a checked config describes. The shapes of the stored weights are compared first.
 
     transformers gets the weights, and opens no file of the folder.
+
+    Args:
+        is_tied: Whether the files may leave out the matrix of the output, because it is that of the embeddings.
 
     Raises:
         InputError: The weights are damaged, or are not those of the config.
@@ -268,9 +279,9 @@ def _load_model(folder: Path, config: Any) -> Any:
     with torch.device("meta"):
         expected = made(small).state_dict(keep_vars=True)
     stored = {id(expected[name]) for name in expected.keys() & weights.keys()}  # a tied weight has several names
-    optional = {OUTPUT_BIAS} | (_POSITIONS if is_marian else set())
-    required = expected.keys() - optional
-    missing = sorted(name for name in required if id(expected[name]) not in stored)
+    required = expected.keys() - {OUTPUT_BIAS} - (_POSITIONS if is_marian else set())
+    untied = set() if is_tied else {"lm_head.weight"}  # T5's class ties them all the same
+    missing = sorted({name for name in required if id(expected[name]) not in stored} | (untied - weights.keys()))
     unexpected = sorted(weights.keys() - expected.keys())
     if not any(name.startswith(("decoder.", "model.decoder.")) for name in weights):
         raise InputError(f"{folder}: has only an encoder; import a whole model, whose weights include a decoder")

@@ -20,38 +20,23 @@ WEIGHT_NAMES: dict[Format, WeightNames] = {
 }  # fmt: skip
 """The names of weights in each format of transformers."""
 
-# Our modules in a layer: MarianMT's module, Marian's weight and bias, and the side that is the residual stream.
-_LAYER: dict[str, tuple[str, str, str, Literal["input", "output"]]] = {
-    "self_attention.query": ("self_attn.q_proj", "self_Wq", "self_bq", "input"),
-    "self_attention.key": ("self_attn.k_proj", "self_Wk", "self_bk", "input"),
-    "self_attention.value": ("self_attn.v_proj", "self_Wv", "self_bv", "input"),
-    "self_attention.output_projection": ("self_attn.out_proj", "self_Wo", "self_bo", "output"),
-    "self_attention_norm": ("self_attn_layer_norm", "self_Wo_ln_scale", "self_Wo_ln_bias", "output"),
-    "cross_attention.query": ("encoder_attn.q_proj", "context_Wq", "context_bq", "input"),
-    "cross_attention.key": ("encoder_attn.k_proj", "context_Wk", "context_bk", "input"),
-    "cross_attention.value": ("encoder_attn.v_proj", "context_Wv", "context_bv", "input"),
-    "cross_attention.output_projection": ("encoder_attn.out_proj", "context_Wo", "context_bo", "output"),
-    "cross_attention_norm": ("encoder_attn_layer_norm", "context_Wo_ln_scale", "context_Wo_ln_bias", "output"),
-    "feed_forward.inner": ("fc1", "ffn_W1", "ffn_b1", "input"),
-    "feed_forward.outer": ("fc2", "ffn_W2", "ffn_b2", "output"),
-    "feed_forward_norm": ("final_layer_norm", "ffn_ffn_ln_scale", "ffn_ffn_ln_bias", "output"),
-}
-# Our modules in a layer: T5's module, where {} is the number of the feed-forward layer. A gate and what it multiplies
-# have the suffixes _0 and _1.
-_T5_LAYER = {
-    "self_attention.query": "layer.0.SelfAttention.q",
-    "self_attention.key": "layer.0.SelfAttention.k",
-    "self_attention.value": "layer.0.SelfAttention.v",
-    "self_attention.output_projection": "layer.0.SelfAttention.o",
-    "self_attention_norm": "layer.0.layer_norm",
-    "cross_attention.query": "layer.1.EncDecAttention.q",
-    "cross_attention.key": "layer.1.EncDecAttention.k",
-    "cross_attention.value": "layer.1.EncDecAttention.v",
-    "cross_attention.output_projection": "layer.1.EncDecAttention.o",
-    "cross_attention_norm": "layer.1.layer_norm",
-    "feed_forward.inner": "layer.{}.DenseReluDense.wi",
-    "feed_forward.outer": "layer.{}.DenseReluDense.wo",
-    "feed_forward_norm": "layer.{}.layer_norm",
+# Our modules in a layer: MarianMT's module; Marian's weight, whose name also gives that of the bias; the side that is
+# the residual stream; and T5's module, where {} is the number of the feed-forward layer. There a gate and what it
+# multiplies have the suffixes _0 and _1.
+_LAYER: dict[str, tuple[str, str, Literal["input", "output"], str]] = {
+    "self_attention.query": ("self_attn.q_proj", "self_Wq", "input", "layer.0.SelfAttention.q"),
+    "self_attention.key": ("self_attn.k_proj", "self_Wk", "input", "layer.0.SelfAttention.k"),
+    "self_attention.value": ("self_attn.v_proj", "self_Wv", "input", "layer.0.SelfAttention.v"),
+    "self_attention.output_projection": ("self_attn.out_proj", "self_Wo", "output", "layer.0.SelfAttention.o"),
+    "self_attention_norm": ("self_attn_layer_norm", "self_Wo_ln_scale", "output", "layer.0.layer_norm"),
+    "cross_attention.query": ("encoder_attn.q_proj", "context_Wq", "input", "layer.1.EncDecAttention.q"),
+    "cross_attention.key": ("encoder_attn.k_proj", "context_Wk", "input", "layer.1.EncDecAttention.k"),
+    "cross_attention.value": ("encoder_attn.v_proj", "context_Wv", "input", "layer.1.EncDecAttention.v"),
+    "cross_attention.output_projection": ("encoder_attn.out_proj", "context_Wo", "output", "layer.1.EncDecAttention.o"),
+    "cross_attention_norm": ("encoder_attn_layer_norm", "context_Wo_ln_scale", "output", "layer.1.layer_norm"),
+    "feed_forward.inner": ("fc1", "ffn_W1", "input", "layer.{}.DenseReluDense.wi"),
+    "feed_forward.outer": ("fc2", "ffn_W2", "output", "layer.{}.DenseReluDense.wo"),
+    "feed_forward_norm": ("final_layer_norm", "ffn_ffn_ln_scale", "output", "layer.{}.layer_norm"),
 }
 OUTPUT_BIAS = "final_logits_bias"
 """The name of the output's bias in each format; Marian's own name of it is replaced when its files are read."""
@@ -118,9 +103,9 @@ def named_weights(model: Transformer, weight_names: WeightNames) -> dict[str, We
             continue
         number, _, place = place.partition(".")
         module, _, kind = place.rpartition(".")
-        marian_mt, weight, bias, stream = _LAYER[module]
+        marian_mt, marian, stream, t5 = _LAYER[module]
         if is_t5:
-            name = f"{stack}.block.{number}.{_T5_LAYER[module].format(1 if stack == 'encoder' else 2)}"
+            name = f"{stack}.block.{number}.{t5.format(1 if stack == 'encoder' else 2)}"
             suffixes = ("_0", "_1") if module == "feed_forward.inner" and model.config.is_gated else ("",)
             scale = math.sqrt(head_dim) if module.endswith("query") else 1.0
             parts = zip(suffixes, tensor.chunk(len(suffixes)), strict=True)
@@ -129,7 +114,8 @@ def named_weights(model: Transformer, weight_names: WeightNames) -> dict[str, We
         if weight_names == "marian_mt":
             name = f"model.{stack}.layers.{number}.{marian_mt}.{kind}"
         else:
-            name = f"{stack}_l{int(number) + 1}_{bias if kind == 'bias' else weight}"
+            bias = marian.replace("scale", "bias") if "scale" in marian else marian.replace("W", "b")
+            name = f"{stack}_l{int(number) + 1}_{bias if kind == 'bias' else marian}"
         weights[name] = Weight(tensor, 0 if stream == "output" else 1 if kind == "weight" else None, None)
     return weights
 
