@@ -18,9 +18,9 @@ from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
 from translate.runs.run import open_run
 from translate.runs.verify import verify_run
-from translate.runs.weights import get_parameters
+from translate.runs.weights import get_parameters, read_weights
 from translate.training import averaging, best_checkpoint, trainer
-from translate.training.averaging import average_checkpoints, kept_windows
+from translate.training.averaging import average_checkpoints, kept_windows, load_average
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -140,6 +140,23 @@ def test_a_mean_is_summed_in_fp64(tiny: tuple[RunDirectory, Transformer]) -> Non
     assert all((tensor == expected).all() for tensor in mean.tensors.values())
     assert (mean.step, mean.averaged) == (30, (24, 28, 30))
     assert mean.tensors.keys() == get_parameters(model).keys(), "tied weights once"
+
+
+def test_a_single_checkpoint_is_read_and_not_summed(
+    tiny: tuple[RunDirectory, Transformer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the evaluation at the end fits where a validation does. Frozen layers may be saved in bf16."""
+    run, model = tiny
+    tensors, metadata, _ = read_tensors(run.checkpoint("step-28"))
+    narrow = {name: tensor.bfloat16() if "layers.0" in name else tensor for name, tensor in tensors.items()}
+    write_checkpoint(run, "step-28", narrow, metadata)
+    saved = read_weights(run, "step-28")
+    monkeypatch.setattr(averaging, "read_weights", lambda *_: saved)
+    single = average_checkpoints(run, ["step-28"], model)
+    assert all(tensor is saved.tensors[name] for name, tensor in single.tensors.items())
+    assert load_average(run, ["step-28"], model) == single.averaged == (28,)
+    for name, weight in get_parameters(model).items():
+        assert weight.dtype == torch.float32 and torch.equal(weight, narrow[f"model.{name}"].float())
 
 
 def test_what_cannot_be_averaged(tiny: tuple[RunDirectory, Transformer]) -> None:

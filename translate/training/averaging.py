@@ -26,7 +26,7 @@ from translate.runs.lock import lock_run
 from translate.runs.metadata import AVERAGED_KEY, describe_moment
 from translate.runs.progress import Progress
 from translate.runs.run import SavedRun
-from translate.runs.weights import SavedWeights, check_same_tensors, get_parameters, read_weights
+from translate.runs.weights import SavedWeights, check_same_tensors, get_parameters, read_weights, set_parameters, widen
 from translate.training.validation import Validation, mean_validation, validate
 
 
@@ -150,7 +150,11 @@ def load_average(
         return mean.averaged
 
     steps = world.run_on_rank_0(read)
-    load_model_state_dict(model, weights, world)
+    if world.size > 1:
+        load_model_state_dict(model, weights, world)
+    else:  # moves them, so memory does not hold them twice
+        set_parameters(model, weights, name=str(run.path))
+        widen(model)
     return steps
 
 
@@ -184,7 +188,9 @@ def average_checkpoints(run: RunDirectory, checkpoints: Sequence[Checkpoint], mo
         if saved.step in steps:
             raise InputError(f"{run.checkpoint(name)} repeats the weights of step {saved.step}: name each step once")
         steps += saved.averaged or [saved.step]
+        if len(checkpoints) == 1:
+            return saved._replace(averaged=tuple(steps))
         for key, tensor in saved.tensors.items():
             sums[key] = sums[key].add_(tensor) if key in sums else tensor.double()
-    means = {key: (total / len(checkpoints)).to(saved.tensors[key].dtype) for key, total in sums.items()}
+    means = {key: sums.pop(key).div_(len(checkpoints)).to(saved.tensors.pop(key).dtype) for key in [*sums]}
     return SavedWeights(means, max(steps), tuple(steps))
