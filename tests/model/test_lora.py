@@ -12,17 +12,19 @@ from torch import Tensor, nn
 from translate.model import Transformer, pack
 from translate.model.attention import MultiHeadAttention, Projection
 from translate.model.layers import FeedForward
-from translate.model.lora import LoraProjection, LoraUpdate, add_lora, is_lora, merge_lora, merged_matrices
+from translate.model.lora import LoraProjection, LoraUpdate, add_lora, is_lora, merge_lora
+from translate.runs.weights import get_parameters
 
 Build = Callable[..., Transformer]
 PAD, VOCAB = 3, 23
 ALL = ("query", "key", "value", "output", "feed_forward")
+OPTIONS: dict[str, Any] = {"targets": ALL, "rank": 5, "alpha": 7.0, "dropout": 0.0}
 
 
 def adapt(model: Transformer, **options: Any) -> Transformer:
     """The model with updates in all layers, all of them random, and all else frozen."""
     model.requires_grad_(False)
-    add_lora([*model.encoder.layers, *model.decoder.layers], **{"targets": ALL, "rank": 5, "alpha": 7.0} | options)
+    add_lora([*model.encoder.layers, *model.decoder.layers], **OPTIONS | options)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if is_lora(name):
@@ -134,8 +136,8 @@ def test_an_update_by_hand_in_each_part_of_a_fused_projection() -> None:
     torch.testing.assert_close(layer.rows(hidden, slice(2, None)), expected[:, 2:])
     merged = projection.weight + torch.tensor([[0.0, 0.0]] * 2 + [[40.0, 80.0], [80.0, 160.0]] + [[0.0, 0.0]] * 2)
     model = nn.ModuleDict({"attention": layer})
-    found = merged_matrices(model, dict(model.named_parameters()))
-    torch.testing.assert_close(found, {"attention.weight": merged})
+    found = merge_lora(get_parameters(model), alpha=4.0)
+    torch.testing.assert_close(found, {"attention.weight": merged, "attention.bias": projection.bias.detach()})
 
 
 def test_a_is_drawn_as_peft_draws_it_and_rank_scales_it() -> None:
@@ -154,13 +156,10 @@ def test_merged_weights_are_a_plain_models(build: Build, activation: str) -> Non
     source, target = batch()
     expected = model(source, target)
     assert not torch.allclose(plain(source, target), expected)
-    weights = dict(model.named_parameters())
-    changed = merged_matrices(model, weights)
-    assert len(changed) == 2 * 4 + 3 * 6  # of 2 encoder layers and 3 decoder layers
-    before = dict(plain.named_parameters())
-    merged = merge_lora(model, weights)
+    merged, before = merge_lora(get_parameters(model), alpha=7.0), get_parameters(plain)
     assert merged.keys() == before.keys()
-    assert {name for name in merged if not torch.equal(merged[name], before[name])} == changed.keys()
+    changed = [name for name in merged if not torch.equal(merged[name], before[name])]
+    assert len(changed) == 2 * 4 + 3 * 6  # of 2 encoder layers and 3 decoder layers
     plain.load_state_dict(merged, strict=False)
     torch.testing.assert_close(plain(source, target), expected, rtol=0, atol=1e-11)
 

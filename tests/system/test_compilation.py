@@ -70,7 +70,7 @@ _LORA = """
 from translate.model.lora import add_lora
 model.requires_grad_(False)
 layers = [*model.encoder.layers, *model.decoder.layers]
-add_lora(layers, targets=["query", "value", "feed_forward"], rank=3, alpha=6.0)
+add_lora(layers, targets=["query", "value", "feed_forward"], rank=3, alpha=6.0, dropout=0.0)
 with torch.no_grad():
     for parameter in model.parameters():
         if parameter.requires_grad:

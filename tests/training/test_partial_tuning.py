@@ -13,7 +13,7 @@ from translate.decoding.loading import load_translator
 from translate.evaluation.evaluate import evaluate
 from translate.evaluation.test_sets import choose_test_sets
 from translate.model.lora import is_lora
-from translate.runs.checkpoint import read_tensors
+from translate.runs.checkpoint import read_tensors, write_tensors
 from translate.runs.directory import RunDirectory
 from translate.runs.run import open_run
 from translate.runs.weights import build_model, get_parameters
@@ -77,6 +77,28 @@ def test_lora_that_is_stopped_or_dies_and_continues_is_never_stopped(
     assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
 
 
+@pytest.mark.parametrize("frozen", ["fp32", "bf16"])
+def test_a_last_checkpoint_of_version_0_13_translates_and_continues(
+    stateful: Digits, tmp_path: Path, frozen: str
+) -> None:
+    """It has merged matrices too, for translating: a resumed run leaves them out, and is as if never stopped."""
+    config = stateful(*LORA, "training.precision=bf16", f"training.frozen_precision={frozen}")
+    run_training(config, tmp_path / "straight")
+    stop_training(config, tmp_path / "run", in_step=12)
+    file = RunDirectory(tmp_path / "run").checkpoint("last")
+    tensors, metadata, _ = read_tensors(file)
+    weights = open_run(tmp_path / "run").weights("last").tensors
+    adapted = {f"{name.split('.lora.')[0]}.weight".removeprefix("model.") for name in tensors if ".lora." in name}
+    merged = {f"merged.{name}": weights[name] for name in weights.keys() & adapted}
+    assert merged and all(tensor.dtype == torch.float32 for tensor in merged.values())
+    write_tensors(file, tensors | merged, metadata)
+    again = open_run(tmp_path / "run").weights("last").tensors
+    assert again.keys() == weights.keys() and all(torch.equal(again[name], weights[name]) for name in again)
+    load_translator(tmp_path / "run", checkpoint="last")
+    run_training(config, tmp_path / "run", resume=True)
+    assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
+
+
 def test_lora_saves_what_it_validates_and_all_that_it_needs(digits: Digits, tmp_path: Path) -> None:
     """Scores in the log are those of the saved weights, which are a plain model's: with an average and without."""
     for decay in ("null", "0.5"):
@@ -93,7 +115,9 @@ def test_lora_saves_what_it_validates_and_all_that_it_needs(digits: Digits, tmp_
         assert len(adapted) == 3 + 2 * 2 and len(updates) == 3 * 2 * 2 + 2 * 2 * 2
         assert {name for name in before if not torch.equal(best[f"model.{name}"], before[name])} == adapted
         assert {name for name in before if not torch.equal(last[f"model.{name}"], before[name])} == set()
-        assert {name for name in last if name.startswith("merged.")} == {f"merged.{name}" for name in adapted}
+        assert {name.split(".")[0] for name in last} == {"model", "optimizer"} | (
+            {"average"} if decay == "0.5" else set()
+        )
         averages = {name for name in last if name.startswith("average.")}
         assert averages == ({f"average.{name}" for name in updates} if decay == "0.5" else set())
         moments = {name.split("/")[0].removeprefix("optimizer.") for name in last if name.startswith("optimizer.")}

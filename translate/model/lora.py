@@ -7,7 +7,7 @@ Source: Hu et al. 2021, https://arxiv.org/abs/2106.09685, section 4.1; initialis
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from translate.model.attention import MultiHeadAttention, Projection
 from translate.model.dropout import Dropout
 from translate.model.layers import FeedForward
+
+_FROM_THE_END = {"query": 3, "key": 2, "gate": 2}  # where a matrix is in its stacked projection; others are the last
 
 
 class LoraUpdate(nn.Module):
@@ -88,9 +90,7 @@ class LoraProjection(Projection):
         return [self.rows(hidden, slice(end - size, end)) for hidden, size, end in parts]
 
 
-def add_lora(
-    layers: Iterable[nn.Module], *, targets: Collection[str], rank: int, alpha: float, dropout: float = 0.0
-) -> None:
+def add_lora(layers: Iterable[nn.Module], *, targets: Collection[str], rank: int, alpha: float, dropout: float) -> None:
     """Add updates to the projections of layers, in place; existing weights keep their names.
 
     Args:
@@ -117,24 +117,18 @@ def is_lora(name: str) -> bool:
     return ".lora." in name
 
 
-def merged_matrices(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of all projections that have updates, with the updates added.
+def merge_lora(weights: dict[str, Tensor], *, alpha: float) -> dict[str, Tensor]:
+    """Turn weights of a model with LoRA into those of the same model without it, in place, so no matrix is there twice.
 
     Args:
-        weights: Values for the parameters of the model, by name.
+        weights: The weights by name, as `add_lora` names them.
+        alpha: See `add_lora`.
     """
-    merged = {}
-    for name, projection in model.named_modules():
-        if isinstance(projection, LoraProjection):
-            matrices = list(weights[f"{name}.weight"].chunk(len(projection.matrices)))
-            for adapted in projection.lora:
-                update = weights[f"{name}.lora.{adapted}.b"] @ weights[f"{name}.lora.{adapted}.a"]
-                number = projection.matrices.index(adapted)
-                matrices[number] = matrices[number] + update * projection.scale
-            merged[f"{name}.weight"] = torch.cat(matrices)
-    return merged
-
-
-def merge_lora(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of the same model without LoRA: `merged_matrices`, and all others unchanged."""
-    return {name: weights[name] for name in weights if not is_lora(name)} | merged_matrices(model, weights)
+    for name in [name for name in weights if is_lora(name) and name.endswith(".a")]:
+        projection, matrix = name.removesuffix(".a").split(".lora.")
+        down, up = weights.pop(name), weights.pop(f"{projection}.lora.{matrix}.b")
+        matrices = list(weights[f"{projection}.weight"].split(len(up)))
+        number = -_FROM_THE_END.get(matrix, 1)
+        matrices[number] = matrices[number] + up @ down * (alpha / len(down))
+        weights[f"{projection}.weight"] = torch.cat(matrices)
+    return weights

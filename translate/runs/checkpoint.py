@@ -35,7 +35,6 @@ from translate.runs.progress import Progress
 
 WEIGHTS_PREFIX = "model."
 AVERAGE_PREFIX = "average."
-MERGED_PREFIX = "merged."
 OPTIMIZER_PREFIX = "optimizer."
 _SYSTEM_ERROR = "(os error "  # in the text of safetensors' errors
 

@@ -10,13 +10,14 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from translate.config.languages import list_some
+from translate.config.load import read_resolved_config
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import PAD_ID, Tokenizers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import LOADING_HINT, check_free_memory, explain_out_of_memory
-from translate.model.lora import is_lora
-from translate.runs.checkpoint import AVERAGE_PREFIX, MERGED_PREFIX, WEIGHTS_PREFIX, read_tensors
+from translate.model.lora import is_lora, merge_lora
+from translate.runs.checkpoint import AVERAGE_PREFIX, WEIGHTS_PREFIX, read_tensors
 from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.metadata import read_moment
 
@@ -35,6 +36,8 @@ class SavedWeights(NamedTuple):
 def read_weights(run: RunDirectory, checkpoint: Checkpoint) -> SavedWeights:
     """The weights of a checkpoint, or its moving average if it has one, and the step at which they were saved.
 
+    The last checkpoint has LoRA's updates apart from the weights; here they are merged.
+
     Raises:
         InputError: The run does not have that checkpoint.
         RunError: The checkpoint is damaged.
@@ -45,9 +48,10 @@ def read_weights(run: RunDirectory, checkpoint: Checkpoint) -> SavedWeights:
         if checkpoint not in ("best", "last"):
             hint = f"; kept are {', '.join(f'step-{step}' for step in run.kept_steps()) or 'none (training.keep_last)'}"
         raise InputError(f"{run.path} has no checkpoint {file.name}{hint}")
-    tensors, metadata, sha256 = read_tensors(file, prefixes=(MERGED_PREFIX, AVERAGE_PREFIX, WEIGHTS_PREFIX))
-    weights = {name: tensor for name, tensor in tensors.items() if not is_lora(name)}  # they are merged
-    return SavedWeights(weights, *read_moment(file, metadata), sha256)
+    tensors, metadata, sha256 = read_tensors(file, prefixes=(AVERAGE_PREFIX, WEIGHTS_PREFIX))
+    if any(map(is_lora, tensors)):
+        merge_lora(tensors, alpha=read_resolved_config(run.config).training.lora_alpha)
+    return SavedWeights(tensors, *read_moment(file, metadata), sha256)
 
 
 def count_weights(sizes: ModelConfig, tokenizers: Tokenizers) -> int:

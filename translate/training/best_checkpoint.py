@@ -138,8 +138,8 @@ class BestCheckpoint:
 
     def _weights(self) -> dict[str, Tensor]:
         """The weights to translate with: averaged if there is an average, and merged with the updates of LoRA."""
-        average = self.training.average
-        return merge_lora(self.model, get_parameters(self.model) | ({} if average is None else average.tensors))
+        averages = {} if self.training.average is None else self.training.average.tensors
+        return merge_lora(get_parameters(self.model) | averages, alpha=self.settings.lora_alpha)
 
     def _score(
         self, model: Transformer, corpora: Mapping[str, ParallelCorpus], search: DecodingConfig | None = None

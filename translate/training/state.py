@@ -10,10 +10,8 @@ import dataclasses
 from translate.data.corpora import data_fingerprint
 from translate.distributed.process_group import World
 from translate.distributed.state import full_state_dict, optimizer_state_dict
-from translate.model.lora import merged_matrices
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
-    MERGED_PREFIX,
     OPTIMIZER_PREFIX,
     WEIGHTS_PREFIX,
     add_prefix,
@@ -59,10 +57,9 @@ def save_last(training: Training) -> None:
         RunError: The checkpoint cannot be written; earlier ones are intact. On the other ranks it is a SilentExit.
     """
     model, optimizers, progress = training.train_step.model, training.train_step.optimizers, training.progress
-    averages, weights = {} if training.average is None else training.average.tensors, get_parameters(model)
-    tensors = add_prefix(weights, WEIGHTS_PREFIX) | add_prefix(averages, AVERAGE_PREFIX)
+    averages = {} if training.average is None else training.average.tensors
+    tensors = add_prefix(get_parameters(model), WEIGHTS_PREFIX) | add_prefix(averages, AVERAGE_PREFIX)
     tensors |= add_prefix(optimizer_state_dict(model, optimizers), OPTIMIZER_PREFIX)
-    tensors |= add_prefix(merged_matrices(model, weights | averages), MERGED_PREFIX)  # only read for translation
     tensors = full_state_dict(tensors, training.world)
     metadata = {"step": str(progress.step), "progress": progress.to_json()}
     training.world.run_on_rank_0(lambda: write_checkpoint(training.run, "last", tensors, metadata))
