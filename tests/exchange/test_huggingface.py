@@ -53,7 +53,10 @@ def test_other_numbers_and_another_tokenizer_fail_the_check(tmp_path: Path, monk
     config, write_right = Config.model_construct(model=model.config), huggingface.write_marian_tokenizer
     weights = huggingface.foreign_weights(model, "marian_mt")
     weights["model.decoder.layers.1.self_attn.q_proj.weight"][5, 7] += 1.0
-    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"its logits differ by .*0\.0001 is allowed"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(RunError, match=r"its logits differ by .* 0\.0001 .*is allowed"),
+    ):
         patch.setattr(huggingface, "foreign_weights", lambda *given: weights)
         write_huggingface(model, tokenizers, config, tmp_path)
 
@@ -62,5 +65,5 @@ def test_other_numbers_and_another_tokenizer_fail_the_check(tmp_path: Path, monk
         (directory / "source.spm").write_bytes(tokenizers.target.model_bytes)
 
     monkeypatch.setattr(huggingface, "write_marian_tokenizer", write_wrong)
-    with pytest.raises(RunError, match="the exported tokenizer does not split"):
+    with pytest.raises(RunError, match="does not split"):
         write_huggingface(model, tokenizers, config, tmp_path)

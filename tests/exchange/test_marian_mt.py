@@ -278,7 +278,7 @@ def test_what_the_files_say_cannot_be_overridden(opus: tuple[Path, Path]) -> Non
 
 def test_other_numbers_are_an_error(opus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("translate.exchange.importing.EXCLUDED", 5.0)  # our padding gets a probability
-    with pytest.raises(RunError, match=r"its log-probabilities differ by up to .* nothing was imported"):
+    with pytest.raises(RunError, match=r"its log-probabilities differ by up to .* nothing is kept"):
         import_(opus[0], tmp_path / "run")
     assert [file.name for file in tmp_path.iterdir()] == []
 

@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 import torch
 from harness import Sentences, import_, teach, toy_sentences, train_spm, write_lines
+from safetensors.torch import load_file, save_file
 from trainings import run_training
 
 from translate.config.load import load_config
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.errors import InputError, RunError
 from translate.exchange import export_run
-from translate.exchange.importing import import_model
+from translate.exchange.importing import convert, import_model
 from translate.exchange.language_tokenizers import load_tokenizer
 from translate.exchange.pretrained import read_pretrained
+from translate.model import Transformer
 from translate.model.positions import distance_buckets
 from translate.runs.run import open_run
 from translate.runs.weights import get_parameters
@@ -291,6 +293,77 @@ def test_a_tied_mt5_model_does_not_scale_its_output(tmp_path: Path) -> None:
     assert import_(folder, tmp_path / "run").config.model.tie_embeddings == "all"  # compares the numbers
 
 
+@pytest.fixture(scope="module")
+def sharp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model as deep as the smallest T5 1.1, whose attention is four times as sharp as after its initialization.
+
+    It amplifies rounding errors: its logits in transformers and here differ by 0.002.
+    """
+    shape = {"d_model": 96, "d_ff": 192, "d_kv": 32, "num_heads": 3, "num_layers": 8}
+    folder = make_t5(tmp_path_factory.mktemp("sharp") / "folder", "t5", **shape)
+    weights = load_file(folder / "model.safetensors")
+    torch.manual_seed(3)
+    for name, tensor in weights.items():
+        if name.startswith(("shared", "lm_head")):
+            tensor.normal_()
+        elif "layer_norm" not in name and "relative" not in name:
+            tensor.normal_(std=tensor.shape[1] ** -0.5 * (4 * 32**-0.5 if name.endswith("q.weight") else 1))
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_rounding_errors_are_no_fault(sharp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import_(sharp, tmp_path / "run")
+    for to in ("huggingface", "ctranslate2", "onnx"):
+        export_run(tmp_path / "run", to=to, output=tmp_path / to)
+    monkeypatch.setattr("translate.decoding.agreement._TIMES_NOISE", torch.zeros(2))
+    with pytest.raises(RunError, match=r"its logits differ by up to 0\.00"):
+        import_(sharp, tmp_path / "again")
+
+
+def off_by_one(wrong: int) -> Any:
+    """Buckets of distances, of which one begins one distance too late."""
+
+    def find(distance: torch.Tensor, **options: Any) -> torch.Tensor:
+        found = distance_buckets(distance, **options)
+        return torch.where(distance.abs() == wrong, found - 1, found)
+
+    return find
+
+
+def move_a_border(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("translate.model.positions.distance_buckets", off_by_one(30))
+
+
+def swap_key_and_value(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    projection = model.decoder.layers[7].cross_attention.input_projection.weight
+    projection.copy_(torch.cat([projection.chunk(3)[part] for part in (0, 2, 1)]))
+
+
+def change_epsilon(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in model.modules():
+        if hasattr(module, "eps"):
+            monkeypatch.setattr(module, "eps", 1e-5)
+
+
+def forget_scale(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    model.decoder.layers[7].cross_attention.input_projection.weight[:96].div_(32**0.5)
+
+
+def change_a_subword(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    model.output.weight[50].mul_(1.1)
+
+
+@pytest.mark.parametrize("change", [move_a_border, swap_key_and_value, change_epsilon, forget_scale, change_a_subword])
+def test_faults_are_no_rounding_errors(sharp: Path, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    foreign = read_pretrained(sharp)
+    _, tokenizers, model = convert(foreign, [])
+    with torch.no_grad():
+        change(model, monkeypatch)
+    with pytest.raises(RunError, match="its logits differ by up to"):
+        foreign.check((foreign.source, foreign.target), model, tokenizers)
+
+
 @pytest.mark.parametrize("directions", ["both", "past"])
 @pytest.mark.parametrize(("num_buckets", "max_distance"), [(32, 128), (10, 37)])
 def test_the_buckets_are_those_of_t5(directions: Any, num_buckets: int, max_distance: int) -> None:
@@ -365,6 +438,38 @@ def test_a_word_in_brackets_is_added(tmp_path: Path) -> None:
     assert [rows[token] for token in source.encode(text)] == tokenizer(text)["input_ids"][:-1]
 
 
+def test_what_is_beside_an_added_word_may_differ(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = make_t5(tmp_path / "folder", "mt5")
+    import_(folder, tmp_path / "without")
+    assert not caplog.text
+    add_tokens(folder, "<medical>")
+    import_(folder, tmp_path / "run")
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert "<medical>, " in warning
+
+
+def test_a_limit_of_the_tokenizer_does_not_shorten_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T5's positions have no limit, and wrong buckets of long distances must show."""
+    folder = make_t5(tmp_path / "folder", "t5", relative_attention_max_distance=90)
+    change_json(folder / "tokenizer_config.json", model_max_length=20)
+    monkeypatch.setattr("translate.model.positions.distance_buckets", off_by_one(85))
+    with pytest.raises(RunError, match="its logits differ by up to"):
+        import_(folder, tmp_path / "run")
+    monkeypatch.undo()
+    change_json(folder / "tokenizer_config.json", model_max_length=1e30)
+    import_(folder, tmp_path / "run")
+
+
+def test_a_weight_that_is_not_finite_is_named(tmp_path: Path) -> None:
+    """Although no sentence of the check has this row."""
+    folder = make_t5(tmp_path / "folder", "t5")
+    weights = load_file(folder / "model.safetensors")
+    weights["shared.weight"][2, 5] = torch.nan  # <unk>
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"the weight shared\.weight has a number that is infinite"):
+        import_(folder, tmp_path / "run")
+
+
 def test_text_that_transformers_divides_differently(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """T5 was trained with SentencePiece's tokens, so the run has those, and one warning says so, unless most differ."""
     folder = make_t5(tmp_path / "folder", "mt5")
@@ -376,7 +481,7 @@ def test_text_that_transformers_divides_differently(tmp_path: Path, caplog: pyte
         lower = [[piece, -99.0 if piece in lowered else score] for piece, score in zip(pieces, scores, strict=True)]
         (folder / "tokenizer.json").write_text(json.dumps(made | {"model": made["model"] | {"vocab": lower}}))
         if lowered == words:
-            with pytest.raises(RunError, match=r"divides \d of 6 texts.*spiece\.model"):
+            with pytest.raises(RunError, match=r"splits \d of 6 texts.*spiece\.model"):
                 import_(folder, tmp_path / "other")
         else:
             import_(folder, tmp_path / "run")

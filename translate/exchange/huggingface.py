@@ -3,11 +3,10 @@
 import inspect
 import json
 import logging
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -15,18 +14,17 @@ from translate.atomic import write_text
 from translate.config.data import Direction
 from translate.config.languages import UNKNOWN, Languages
 from translate.config.schema import NEWER_MODEL_KEYS, Config
-from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizers
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import TABLE_POSITIONS, Format, find_lacking, position_limit, to_settings
 from translate.decoding.engines.ctranslate2 import length_power
-from translate.errors import RunError, import_extra
+from translate.errors import import_extra
 from translate.exchange.foreign import Vocabulary
 from translate.exchange.language_tokenizers import (
     FAIRSEQ_FORMATS,
-    choose_language,
+    check_text,
     fairseq_vocabulary,
     load_tokenizer,
-    sentencepiece_ids,
     t5_vocabulary,
     write_tokenizer,
 )
@@ -171,7 +169,7 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
     written = exported_class.from_pretrained(directory, local_files_only=True).eval()
     ours = [Vocabulary(side.all_pieces, UNK_ID, EOS_ID, start=BOS_ID, pad=PAD_ID) for side in tokenizers[:2]]
     vocabularies = ours if vocabulary is None else [vocabulary] * 2
-    check_transformers(written, load_tokenizer(directory), "exported", vocabularies, model, tokenizers)
+    check_transformers(written, load_tokenizer(directory), vocabularies, model, tokenizers)
 
 
 def write_marian_tokenizer(
@@ -228,19 +226,15 @@ def model_class(model_type: str) -> Any:
 
 
 def check_transformers(
-    theirs: Any,
-    tokenizer: Any,
-    made: Literal["exported", "imported"],
-    vocabularies: Sequence[Vocabulary],
-    model: Transformer,
-    tokenizers: Tokenizers,
+    theirs: Any, tokenizer: Any, vocabularies: Sequence[Vocabulary], model: Transformer, tokenizers: Tokenizers
 ) -> None:
-    """Compare logits, log-probabilities, and the ids and texts of sentences with transformers' results.
+    """Compare logits and log-probabilities with transformers' results, and ids and texts; see `check_text`.
 
     Raises:
-        RunError: A number differs by more than the tolerance, or a text has other tokens.
+        RunError: A number differs too much, or a text has other tokens.
     """
-    probes = probe(model, position_limit=tokenizer.model_max_length)
+    limit = getattr(theirs.config, "max_position_embeddings", model.config.max_positions)
+    probes = probe(model, position_limit=None if model.config.positions == "relative" else limit)
     source_rows, rows = (torch.tensor(vocabulary.rows) for vocabulary in vocabularies)
     with torch.inference_mode():
         logits = theirs(
@@ -251,40 +245,7 @@ def check_transformers(
     is_target = probes.batch.target_output_ids != PAD_ID
     both = sorted({*range(len(rows))} - {*vocabularies[1].only_ours})
     ours, expected = probes.logits[is_target], logits[is_target][:, rows[both]]  # what was pruned has no probability
-    check_agreement(ours[:, both], expected, what="logits", made=made)
+    check_agreement(ours[:, both], expected, noise=probes.noise, what="logits")
     ours, expected = log_probabilities(ours)[:, both], log_probabilities(expected)
-    check_agreement(ours, expected, what="log-probabilities", made=made)
-    source_ids = {row: token for token, row in enumerate(source_rows.tolist()) if token != BOS_ID}
-    names = (name.removeprefix(SPACE) for name in vocabularies[0].subwords)
-    tags = [f"{name} " for name in names if re.fullmatch(">>.*|<2[a-z]{2,3}>", name)][:1]
-    before = choose_language(tokenizer, tokenizers.source)
-    special = {*tokenizer.all_special_tokens}
-    unread = [vocabulary.symbols | vocabulary.added | special for vocabulary in vocabularies]
-    if tokenizer.is_fast:  # without bytes
-        unread = [names | {*filter(BYTE_PIECE.fullmatch, vocabularies[0].subwords)} for names in unread]
-    is_text = [[name not in unread[side] for name in vocabulary.names] for side, vocabulary in enumerate(vocabularies)]
-    different = []  # texts that transformers divides in another way than the model of SentencePiece
-    for pair in probes.pairs:
-        words = [[token for token in ids if is_text[side][token]] for side, ids in enumerate(pair)]
-        source, text = tokenizers.source.decode(words[0]), tokenizers.target.decode(words[1]).strip()
-        decoded = [int(rows[token]) for token in words[1]]
-        options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}  # some folders ask to clean up
-        is_same = text == tokenizer.decode(decoded, **options).strip()
-        for tag in ("", *tags):
-            found, expected = tokenizer(tag + source)["input_ids"], tokenizers.source.encode(tag + source)
-            ids = [source_ids.get(token) for token in found]
-            if ids != [*before, *expected, EOS_ID] and (own := sentencepiece_ids(tokenizer, source)):
-                different.append(source)
-                ids = [source_ids.get(token) for token in (*tokenizer(tag)["input_ids"][:-1], *own, found[-1])]
-            is_pruned = None in ids  # their tokenizer joins our subwords into one that was pruned
-            is_same = is_same and (is_pruned or ids == [*before, *expected, EOS_ID])
-        if not is_same:
-            problem = f"does not split {source!r} into the original's tokens, or does not decode to {text!r}"
-            raise RunError(f"the {made} tokenizer {problem}; nothing was {made}")
-    if different:
-        share = f"{len({*different})} of {len(probes.pairs)} texts, such as {different[0]!r}"
-        problem = f"transformers splits {share} differently from {tokenizer.vocab_file}"
-        if 2 * len({*different}) > len(probes.pairs):
-            hint = "copy the model's own tokenizer.json and SentencePiece model"
-            raise RunError(f"{problem}; {hint}; nothing was {made}")
-        logger.warning(f"{problem}, which T5 was trained with; the run follows that file")
+    check_agreement(ours, expected, noise=probes.noise, what="log-probabilities")
+    check_text(tokenizer, vocabularies, probes.pairs, tokenizers)

@@ -173,6 +173,8 @@ def _fill(model: Transformer, foreign: ForeignModel) -> None:
         if name not in weights:
             raise InputError(f"the weight {name} is missing")
         theirs = weights.pop(name)
+        if not theirs.sum().isfinite():
+            raise InputError(f"the weight {name} has a number that is infinite or not a number")
         if tokens is not None:
             vocabulary = foreign.source if tokens == "source" else foreign.target
             if len(theirs) < (num_subwords := len(vocabulary.subwords)):

@@ -2,9 +2,10 @@
 
 import dataclasses
 import json
+import logging
 import re
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from translate.atomic import write_text
 from translate.config.data import LanguageCode, LanguageTag
 from translate.config.languages import Languages
 from translate.config.schema import Config
+from translate.data.batching import EncodedPair
 from translate.data.tokenizer import (
     BOS_ID,
     BYTE_PIECE,
@@ -29,10 +31,12 @@ from translate.data.tokenizer import (
     is_sentinel,
 )
 from translate.decoding.counterparts import Format
-from translate.errors import InputError, import_extra
+from translate.errors import InputError, RunError, import_extra
 from translate.exchange.foreign import Vocabulary
 from translate.files import read_json
 from translate.model import Transformer
+
+logger = logging.getLogger(__name__)
 
 TAGS = {"M2M100Tokenizer": "__{}__", "NllbTokenizer": "{}", "MBart50Tokenizer": "{}", "T5Tokenizer": "<2{}>"}
 """The tag of a language, by the class of the tokenizer."""
@@ -163,16 +167,60 @@ def read_vocabulary(folder: Path, model: Any, tokenizer: Any, tags: dict[str, in
     return vocabulary._replace(added=frozenset(added), symbols=frozenset([*tags, *filter(is_symbol, subwords)]))
 
 
-def sentencepiece_ids(tokenizer: Any, text: str) -> list[int]:
-    """The ids of a text by the SentencePiece model of a T5 tokenizer; empty: it is another tokenizer.
+def check_text(
+    tokenizer: Any, vocabularies: Sequence[Vocabulary], pairs: Sequence[EncodedPair], tokenizers: Tokenizers
+) -> None:
+    """Compare our ids of sources, and our texts of targets, with those of a tokenizer of transformers.
 
-    T5 was trained with these ids. The tokenizer of transformers normalises some characters in other ways.
+    T5 was trained with the ids of its SentencePiece model. The tokenizer of transformers normalises some characters in
+    other ways; a warning says so. Another warning names a text with an added word, beside which the tokens are others.
+
+    Raises:
+        RunError: A text has other tokens, or most of T5's texts have.
     """
-    if type(tokenizer).__name__ != "T5Tokenizer":
-        return []
-    pieces = SentencePieceProcessor(model_file=tokenizer.vocab_file).encode(text, out_type=str)
-    ids: list[int] = tokenizer.convert_tokens_to_ids(pieces)
-    return ids
+    source_rows, rows = (vocabulary.rows for vocabulary in vocabularies)
+    source_ids = {row: token for token, row in enumerate(source_rows) if token != BOS_ID}
+    names = (name.removeprefix(SPACE) for name in vocabularies[0].subwords)
+    tags = [f"{name} " for name in names if re.fullmatch(">>.*|<2[a-z]{2,3}>", name)][:1]
+    before = choose_language(tokenizer, tokenizers.source)
+    unread = [vocabulary.symbols | vocabulary.added | {*tokenizer.all_special_tokens} for vocabulary in vocabularies]
+    if tokenizer.is_fast:  # without bytes
+        unread = [names | {*filter(BYTE_PIECE.fullmatch, vocabularies[0].subwords)} for names in unread]
+    is_text = [[name not in unread[side] for name in vocabulary.names] for side, vocabulary in enumerate(vocabularies)]
+
+    def split(text: str) -> tuple[list[int | None], list[int]]:
+        theirs = [source_ids.get(row) for row in tokenizer(text)["input_ids"]]
+        return theirs, [*before, *tokenizers.source.encode(text), EOS_ID]
+
+    different = []  # texts that transformers splits in another way than T5's model of SentencePiece
+    for pair in pairs:
+        words = [[token for token in ids if is_text[side][token]] for side, ids in enumerate(pair)]
+        source, text = tokenizers.source.decode(words[0]), tokenizers.target.decode(words[1]).strip()
+        options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}  # some folders ask to clean up
+        is_same = text == tokenizer.decode([rows[token] for token in words[1]], **options).strip()
+        for tag in ("", *tags):
+            theirs, ours = split(tag + source)
+            if theirs != ours and type(tokenizer).__name__ == "T5Tokenizer":
+                different.append(source)
+                pieces = SentencePieceProcessor(model_file=tokenizer.vocab_file).encode(source, out_type=str)
+                own = [*tokenizer(tag)["input_ids"][:-1], *tokenizer.convert_tokens_to_ids(pieces)]
+                theirs = [*map(source_ids.get, own), theirs[-1]]
+            # Their tokenizer may join our subwords into one that was pruned.
+            is_same = is_same and (None in theirs or theirs == ours)
+        if not is_same:
+            problem = f"does not split {source!r} into the original's tokens, or does not decode to {text!r}"
+            raise RunError(f"the tokenizer of transformers {problem}; nothing is kept")
+    if different:
+        share = f"{len({*different})} of {len(pairs)} texts, such as {different[0]!r}"
+        problem = f"transformers splits {share} differently from {tokenizer.vocab_file}"
+        if 2 * len({*different}) > len(pairs):
+            raise RunError(f"{problem}; copy the model's own tokenizer.json and SentencePiece model; nothing is kept")
+        logger.warning(f"{problem}, which T5 was trained with; the run follows that file")
+    source = tokenizers.source.decode([token for token in pairs[1].source if is_text[0][token]])
+    for word in sorted(name.removeprefix(SPACE) for name in vocabularies[0].added)[:3]:
+        texts = (f"{word} {source}", f"{source} {word}", f"{source} {word}, {source}")
+        if lost := [text for text in texts for theirs, ours in [split(text)] if None not in theirs and theirs != ours]:
+            logger.warning(f"transformers splits {lost[0]!r} differently: {word!r} was added to its tokenizer")
 
 
 def choose_language(theirs: Any, ours: Tokenizer) -> list[int]:

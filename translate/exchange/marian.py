@@ -170,7 +170,7 @@ def _check(
         converter.convert(str(converted))
         settings = converted / "config.json"
         write_text(settings, json.dumps(json.loads(settings.read_bytes()) | {"layer_norm_epsilon": _NORM_EPSILON}))
-        check_scores(load_in_fp32(converted), probes, sides, made="imported")
+        check_scores(load_in_fp32(converted), probes, sides)
     for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
         original = sentencepiece.SentencePieceProcessor(model_proto=read_input(spms[side]))
         ids = {name: token for token, name in enumerate(vocabularies[side].names)}

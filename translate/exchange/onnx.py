@@ -69,7 +69,7 @@ def check_onnx(directory: Path, model: Transformer) -> None:
         for name in (_ENCODER, _DECODER)
     )
     limit = position_limit(model.config, "onnx")
-    batch, logits = probe(model, position_limit=limit)[1:]
+    _, batch, logits, noise = probe(model, position_limit=limit)
     mask = (batch.source_ids != PAD_ID).long().numpy()
     (hidden,) = encoder.run(None, {"input_ids": batch.source_ids.numpy(), "attention_mask": mask})
     shapes = {value.name: value.shape for value in decoder.get_inputs() if value.name.startswith("past")}
@@ -92,4 +92,4 @@ def check_onnx(directory: Path, model: Transformer) -> None:
     is_target = batch.target_output_ids != PAD_ID
     ours = torch.cat((logits[is_target], found_logits.flatten(0, 1)))
     theirs = torch.cat((whole[is_target], torch.cat(steps, dim=1).flatten(0, 1)))
-    check_agreement(ours, theirs, what="logits")
+    check_agreement(ours, theirs, noise=noise, what="logits")

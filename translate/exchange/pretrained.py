@@ -183,7 +183,7 @@ def read_pretrained(folder: Path) -> ForeignModel:
         sentencepiece=(spms[0], spms[-1]),
         files=files,
         reader={"transformers": import_extra("transformers").__version__},
-        check=functools.partial(check_transformers, model, tokenizer, "imported"),
+        check=functools.partial(check_transformers, model, tokenizer),
     )
 
 

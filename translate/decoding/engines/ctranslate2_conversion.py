@@ -8,7 +8,7 @@ import copy
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -121,7 +121,7 @@ def check_conversion(directory: Path, model: Transformer, tokenizers: Tokenizers
     sides = [[side.pieces(pair[number]) for pair in probes.pairs] for number, side in enumerate(tokenizers[:2])]
     if release:
         model.to("meta")
-    check_scores(load_in_fp32(directory), probes, sides, made="exported")
+    check_scores(load_in_fp32(directory), probes, sides)
 
 
 def load_in_fp32(directory: Path) -> Any:
@@ -129,13 +129,7 @@ def load_in_fp32(directory: Path) -> Any:
     return import_extra("ctranslate2").Translator(os.fsencode(directory), compute_type="float32", intra_threads=1)
 
 
-def check_scores(
-    translator: Any,
-    probes: Probes,
-    sides: list[list[list[str]]],
-    *,
-    made: Literal["exported", "imported"],
-) -> None:
+def check_scores(translator: Any, probes: Probes, sides: list[list[list[str]]]) -> None:
     """Score sentences with a `ctranslate2.Translator` in fp32 and compare the scores with our model's.
 
     Args:
@@ -148,7 +142,7 @@ def check_scores(
     target_ids = probes.batch.target_output_ids
     ours = log_probabilities(probes.logits).gather(2, target_ids[:, :, None])[:, :, 0][target_ids != PAD_ID]
     theirs = torch.tensor([log_prob for result in scored for log_prob in result.log_probs])
-    check_agreement(ours, theirs, what="log-probabilities", made=made)
+    check_agreement(ours[:, None], theirs[:, None], noise=probes.noise, what="log-probabilities")
 
 
 def _build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
