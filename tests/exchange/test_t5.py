@@ -502,6 +502,17 @@ def leave_out_head(folder: Path) -> None:
     change_json(folder / "config.json", tie_word_embeddings=False)
 
 
+def change_weights(folder: Path, prefix: str = "", **added: float) -> None:
+    """Store weights again, of which some are those of the embeddings, with a number added to the row of `<unk>`."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    for name, number in added.items():
+        weights[name] = weights["shared.weight"].clone()
+        weights[name][2] += number
+    save_file({f"{prefix}{name}": tensor for name, tensor in weights.items()}, folder / "model.safetensors")
+
+
 def leave_out_decoder(folder: Path) -> None:
     transformers.T5EncoderModel.from_pretrained(folder).save_pretrained(folder)
 
@@ -539,6 +550,13 @@ def test_ids_in_lists_and_settings_that_are_null(tmp_path: Path, caplog: pytest.
         (lambda folder: (folder / "spiece.model").write_bytes(b"no model"), "is damaged"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"no model"), "is damaged"),
         (leave_out_head, "missing keys: lm_head.weight"),
+        (
+            lambda folder: change_weights(folder, **{"encoder.embed_tokens.weight": 0.1}),
+            r"encoder\.embed_tokens\.weight and decoder\.embed_tokens\.weight differ",
+        ),
+        (lambda folder: change_weights(folder, **{"shared.weight": torch.nan}), r"the weight shared\.weight has"),
+        (lambda folder: change_weights(folder, prefix="module."), r"missing keys: .*unexpected keys: module\."),
+        (lambda folder: change_json(folder / "config.json", dense_act_fn="relu"), "dense_act_fn = 'relu'"),
         (leave_out_decoder, "has only an encoder"),
         (lambda folder: change_json(folder / "config.json", feed_forward_proj="gated-relu"), "feed_forward_proj"),
         (lambda folder: change_json(folder / "config.json", feed_forward_proj="gated-a-b"), "feed_forward_proj"),

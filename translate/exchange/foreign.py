@@ -135,6 +135,16 @@ def require(name: str, values: Mapping[str, object], allowed: Mapping[str, tuple
         raise InputError(f"{name}: a run cannot represent {', '.join(refused)}")
 
 
+def require_tied(folder: Path, model: Any, *names: str) -> None:
+    """Check that weights of a model in transformers are one matrix, which the files may have under several names.
+
+    Raises:
+        InputError: The files have different ones.
+    """
+    if len({id(model.get_parameter(name)) for name in names}) > 1:
+        raise InputError(f"{folder}: {' and '.join(names)} differ, and a run has one matrix for both")
+
+
 def warn_of_lost(
     place: Path, given: Mapping[str, object], *, defaults: Mapping[str, object], kept: Iterable[str]
 ) -> None:

@@ -174,7 +174,8 @@ def _fill(model: Transformer, foreign: ForeignModel) -> None:
             raise InputError(f"the weight {name} is missing")
         theirs = weights.pop(name)
         if not theirs.sum().isfinite():
-            raise InputError(f"the weight {name} has a number that is infinite or not a number")
+            place = foreign.files[0].parent
+            raise InputError(f"{place}: the weight {name} has a number that is infinite or not a number")
         if tokens is not None:
             vocabulary = foreign.source if tokens == "source" else foreign.target
             if len(theirs) < (num_subwords := len(vocabulary.subwords)):

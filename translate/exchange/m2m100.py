@@ -9,7 +9,7 @@ from typing import Any
 from translate.config.languages import UNKNOWN
 from translate.data.tokenizer import SPACE
 from translate.errors import InputError
-from translate.exchange.foreign import PretrainedParts
+from translate.exchange.foreign import PretrainedParts, require_tied
 from translate.exchange.language_tokenizers import language_tags, read_tokenizer_settings, read_vocabulary
 
 
@@ -17,7 +17,7 @@ def describe_m2m100(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts
     """What only M2M100, NLLB-200 and mBART-50 have.
 
     Raises:
-        InputError: The tokenizer is of another class, or does not match the model.
+        InputError: The tokenizer does not match the model, or its embeddings are not tied.
     """
     tag, languages = language_tags(tokenizer, read_tokenizer_settings(folder))
     if not languages:
@@ -28,6 +28,7 @@ def describe_m2m100(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts
             f"{folder}: decoder_start_token_id = {start} is the tag of a language, and a run begins each"
             f" target with one symbol for all languages; only models that begin with </s> ({end}) can be imported"
         )
+    require_tied(folder, model, "model.encoder.embed_tokens.weight", "lm_head.weight")
     tags = {f"{SPACE}{tag.format(code)}": row for code, row in languages.items()}
     vocabulary = read_vocabulary(folder, model, tokenizer, tags)
     data = {"source_language": UNKNOWN, "languages": [*languages], "language_tags": "both", "language_tag": tag}

@@ -58,8 +58,9 @@ _KEPT = ("num_beams", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens"
 _NO_SEARCH = ("_*", "use_*", "output_*", "return_*", "transformers_version", "bos_token_id")  # change no translation
 _NO_TRAINING = (
     "*vocab_size", "max_position_embeddings", "init_std", "initializer_factor", "*_token_id", "is_decoder",
-    "classifier_dropout", "dense_act_fn", "is_gated_act", "scale_decoder_outputs",
+    "classifier_dropout", "scale_decoder_outputs",
 )  # fmt: skip
+_DERIVED = {"dense_act_fn", "is_gated_act"}  # from `feed_forward_proj`
 _TRAINED_ON = 512  # tokens; T5's positions have no limit
 _POSITIONS = {f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")}
 _MOST_POSITIONS = 20_000  # MarianMT computes its table number by number, in a minute or two
@@ -206,7 +207,7 @@ def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     defaults = made().to_dict()
-    own = defaults.keys() - transformers.PretrainedConfig().to_dict().keys()
+    own = defaults.keys() - transformers.PretrainedConfig().to_dict().keys() - _DERIVED
     names = (*own, *made.attribute_map, *known_settings(of), *_NO_TRAINING)
     with reading(place):
         kept = {key: settings[key] for key in settings if any(fnmatchcase(key, name) for name in names)}
@@ -215,7 +216,9 @@ def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
         config.activation_function = "swish"  # the same by another name
     found = config.to_dict()
     same = {f"decoder_{key}": (found.get(f"encoder_{key}"),) for key in ("attention_heads", "ffn_dim")}
-    require(str(place), found, known_settings(of) | same)
+    same |= {key: (found[key],) for key in _DERIVED & found.keys()}
+    stated = {key: settings[key] for key in _DERIVED & settings.keys()}
+    require(str(place), found | stated, known_settings(of) | same)
     shape = {ours: found[theirs] for theirs, ours in SHAPES[of].items()}
     load_config({"model": shape}, place=str(place))  # checks bounds
     size = max(found["vocab_size"], found.get("decoder_vocab_size") or 0)
@@ -283,7 +286,8 @@ def _load_model(folder: Path, config: Any, *, is_tied: bool) -> Any:
     untied = set() if is_tied else {"lm_head.weight"}  # T5's class ties them all the same
     missing = sorted({name for name in required if id(expected[name]) not in stored} | (untied - weights.keys()))
     unexpected = sorted(weights.keys() - expected.keys())
-    if not any(name.startswith(("decoder.", "model.decoder.")) for name in weights):
+    sides = [any(name.removeprefix("model.").startswith(side) for name in weights) for side in ("encoder.", "decoder.")]
+    if sides == [True, False]:
         raise InputError(f"{folder}: has only an encoder; import a whole model, whose weights include a decoder")
     damage = [f"missing keys: {', '.join(missing[:5])}"] if missing else []
     damage += [f"unexpected keys: {', '.join(unexpected[:5])}"] if unexpected else []

@@ -11,7 +11,7 @@ from typing import Any
 from translate.config.languages import UNKNOWN
 from translate.data.tokenizer import SPACE, parse_model
 from translate.errors import InputError
-from translate.exchange.foreign import PretrainedParts
+from translate.exchange.foreign import PretrainedParts, require_tied
 from translate.exchange.language_tokenizers import added_tokens, language_tags, read_tokenizer_settings, read_vocabulary
 from translate.files import read_input
 
@@ -20,7 +20,7 @@ def describe_t5(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts:
     """What only T5 has.
 
     Raises:
-        InputError: The tokenizer does not match the model.
+        InputError: The tokenizer does not match the model, or its sides have different embeddings.
     """
     settings = read_tokenizer_settings(folder)
     tag, languages = language_tags(tokenizer, settings)
@@ -45,5 +45,6 @@ def describe_t5(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts:
         data |= {"languages": [*languages], "language_tags": settings.language_tags or "source", "language_tag": tag}
     elif settings.source_lang and settings.target_lang:  # of an export of ours
         data = {"source_language": settings.source_lang, "target_language": settings.target_lang}
+    require_tied(folder, model, "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
     tying = "all" if model.lm_head.weight is model.shared.weight else "inputs"
     return PretrainedParts(vocabulary, vocabulary, tying, data, languages)
