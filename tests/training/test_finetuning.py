@@ -26,8 +26,8 @@ from translate.runs.metrics import best_record, read_metrics
 from translate.runs.run import open_run
 from translate.runs.summary import summarize_run
 from translate.runs.verify import verify_run
-from translate.runs.weights import get_parameters
-from translate.training import trainer
+from translate.runs.weights import build_model, get_parameters
+from translate.training import setup, trainer
 from translate.training.batch_size import override_training
 from translate.training.best_checkpoint import BestCheckpoint
 from translate.training.preparation import prepare_data
@@ -71,13 +71,22 @@ def round_weights(run: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["training.freeze=[encoder,decoder.0]", "training.lora_rank=3"])
-def test_frozen_weights_in_bf16(tune: Tune, tmp_path: Path, what: str) -> None:
+def test_frozen_weights_in_bf16(tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """Their products are in bf16 anyway: a base run in bf16 gives the same steps, and a continued run is exact."""
     round_weights(tmp_path / "base")
     config = tune(what, "training.precision=bf16", "training.frozen_precision=bf16")
     run_training(config, tmp_path / "straight")
     stop_training(config, tmp_path / "run", in_step=3)
-    run_training(config, tmp_path / "run", resume=True)
+    drawn: list[bool] = []
+
+    def build(*args: Any, doing: str | None, **options: Any) -> Transformer:
+        drawn.append(doing is None)
+        return build_model(*args, doing=doing, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(setup, "build_model", build)
+        run_training(config, tmp_path / "run", resume=True)
+    assert drawn == [False]
     assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
     run_training(tune(what, "training.precision=bf16"), tmp_path / "fp32")
     losses = [[each["loss"] for each in records_of(tmp_path / name, "validation")] for name in ("straight", "fp32")]

@@ -9,6 +9,7 @@ from harness import random_model
 from torch import Tensor, nn
 
 from translate.config.schema import TrainingConfig
+from translate.model.device import OutOfMemory
 from translate.training.optimizer import (
     AveragedWeights,
     Muon,
@@ -27,6 +28,15 @@ def build(kind: str, **settings: float) -> tuple[nn.Linear, torch.optim.Optimize
     for group in optimizer.param_groups:
         group["lr"] = 0.1
     return model, optimizer
+
+
+def test_a_moving_average_without_memory_names_its_key() -> None:
+    class Large(nn.Linear):
+        def named_parameters(self, *_: Any, **__: Any) -> Any:
+            raise MemoryError
+
+    with pytest.raises(OutOfMemory, match=r"training\.ema_decay"):
+        AveragedWeights(Large(1, 1), decay=0.5)
 
 
 def test_first_adam_step_by_hand() -> None:

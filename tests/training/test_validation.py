@@ -1,13 +1,15 @@
 """Validation during a training: the same code as `translate eval`, and what it does when memory is out."""
 
+import itertools
 import weakref
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from harness import state_of
-from trainings import Digits, records_of, run_training
+from trainings import Digits, progress_of, records_of, run_training
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import load_config, override_config
@@ -19,8 +21,10 @@ from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import evaluate
 from translate.evaluation.metrics import SCORES
 from translate.evaluation.test_sets import choose_test_sets
+from translate.model.device import LOADING_HINT, OutOfMemory
+from translate.runs import weights
 from translate.runs.run import open_run
-from translate.training import best_checkpoint, validation
+from translate.training import best_checkpoint, state, validation
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -152,3 +156,38 @@ def test_a_validation_that_fails_can_be_done_later(
     assert str(caught.value).startswith(start) and hint in str(caught.value)
     said = run_training(digits("training.validation_beam_size=1"), tmp_path / "run", resume=True)
     assert "Continuing from step 6" in said
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "number", "doing"),
+    [
+        (best_checkpoint, "merge_lora", 3, "the validation"),
+        (best_checkpoint, "merge_lora", 2, "saving the best weights"),
+        (weights, "Transformer", 3, "the validation"),
+        (state, "get_parameters", 3, "saving a checkpoint"),
+    ],
+)
+def test_memory_that_runs_out_while_weights_are_copied_is_explained(
+    digits: Digits,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    name: str,
+    number: int,
+    doing: str,
+) -> None:
+    """And if a validation cannot begin, the steps since the last save are kept."""
+    config = digits("training.validate_every=3", "training.patience=null")
+    original, calls = getattr(module, name), itertools.count(1)
+
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == number:
+            raise MemoryError
+        return original(*args, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(OutOfMemory) as caught:
+        patch.setattr(module, name, fail)
+        run_training(config, tmp_path / "run")
+    assert str(caught.value) == f"out of memory on {doing}. {LOADING_HINT}"
+    if doing == "the validation":
+        assert progress_of(tmp_path / "run")["step"] == 6

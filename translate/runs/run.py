@@ -106,7 +106,7 @@ class SavedRun:
         from translate.runs.weights import build_model, set_parameters, widen
 
         config, tokenizers, file = self.config, self.tokenizers, self.files.checkpoint(checkpoint)
-        model = build_model(config, tokenizers, device=device, saved=file)  # its memory is not used before it is filled
+        model = build_model(config, tokenizers, device=device, doing=f"loading {file}")
         saved = self.weights(checkpoint)
         set_parameters(model, saved.tensors, name=str(file))
         model = (model if as_stored else widen(model)).eval()

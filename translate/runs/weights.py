@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -65,31 +64,30 @@ def count_weights(sizes: ModelConfig, tokenizers: Tokenizers) -> int:
 
 
 def build_model(
-    config: Config, tokenizers: Tokenizers, *, device: torch.device | None = None, saved: Path | None = None
+    config: Config, tokenizers: Tokenizers, *, device: torch.device | None = None, doing: str | None = None
 ) -> Transformer:
     """A newly initialised model for a config and the vocabularies of its tokenizers.
 
     Args:
         device: The model's device. Its weights are drawn on the CPU, so they are the same everywhere.
-        saved: The checkpoint that the model is for, for errors.
+        doing: What replaces the weights, such as loading a checkpoint, for errors. They are not drawn then, and take
+            memory of the CPU only when they are replaced. None: they are random.
 
     Raises:
         OutOfMemory: There is not enough memory.
     """
     sizes = config.model
-    doing = (
+    building = (
         f"building a model with model.d_model = {sizes.d_model}, model.d_ff = {sizes.d_ff},"
         f" {sizes.num_encoder_layers} encoder and {sizes.num_decoder_layers} decoder layers, and"
         f" {tokenizers.target.vocab_size} subwords (tokenizer.vocab_size)"
     )
-    hint = "Lower them, or use a machine with more memory."
-    if saved is not None:
-        doing, hint = f"loading {saved}", LOADING_HINT
+    hint = LOADING_HINT if doing else "Lower them, or use a machine with more memory."
     num_bytes = _WEIGHT_BYTES * count_weights(sizes, tokenizers)
     cpu = torch.device("cpu")
-    for place in {cpu, device or cpu} - (set() if saved is None else {cpu}):  # saved weights are checked when read
-        check_free_memory(num_bytes, place, doing=doing, hint=hint)
-    with explain_out_of_memory(doing, hint=hint), contextlib.nullcontext() if saved is None else _NoRandomInit():
+    for place in {cpu, device or cpu} - ({cpu} if doing else set()):
+        check_free_memory(num_bytes, place, doing=doing or building, hint=hint)
+    with explain_out_of_memory(doing or building, hint=hint), _NoRandomInit() if doing else contextlib.nullcontext():
         return Transformer(
             sizes,
             source_vocab_size=tokenizers.source.vocab_size,

@@ -104,6 +104,7 @@ class BestCheckpoint:
         progress.keep(score, last=self.settings.keep_last, best=self.settings.keep_best)
         return seconds
 
+    @explain_out_of_memory("saving the best weights", hint=LOADING_HINT)
     def write(self) -> None:
         """Write the weights that were just validated, if they are the best so far or must be kept; rank 0 does it."""
         step = self.progress.step
@@ -118,23 +119,26 @@ class BestCheckpoint:
 
         For that, frozen weights in bf16 become fp32 in the training too. Rounding them again loses nothing.
         """
-        model, weights = self._build_model(), self._weights()
-        narrow = {name: self.model.get_parameter(name) for name in weights if weights[name].dtype == torch.bfloat16}
+        narrow: list[Tensor] = []
         try:
             with explain_out_of_memory("the validation", hint=LOADING_HINT):
+                model, weights = self._build_model(), self._weights()
                 for name, parameter in model.named_parameters():
+                    is_narrow = weights[name].dtype == torch.bfloat16
                     parameter.data = full_tensor(weights.pop(name)).float()
-                    if name in narrow:
-                        narrow[name].data = parameter.data
+                    if is_narrow:
+                        narrow.append(self.model.get_parameter(name))
+                        narrow[-1].data = parameter.data
             yield model
         finally:
-            for weight in narrow.values():
+            for weight in narrow:
                 weight.data = weight.data.bfloat16()
 
     def _build_model(self) -> Transformer:
         """A model beside the one in training, whose weights are still to be loaded."""
-        config, tokenizers, device, best = self.config, self.tokenizers, self.model.device, self.run.checkpoint("best")
-        return self.world.run_on_all_ranks(lambda: build_model(config, tokenizers, device=device, saved=best))
+        device, doing = self.model.device, "the validation"
+        build = partial(build_model, self.config, self.tokenizers, device=device, doing=doing)
+        return self.world.run_on_all_ranks(build)
 
     def _weights(self) -> dict[str, Tensor]:
         """The weights to translate with: averaged if there is an average, and merged with the updates of LoRA."""

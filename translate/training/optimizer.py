@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from translate.config.schema import TrainingConfig
-from translate.model.device import is_asynchronous
+from translate.model.device import explain_out_of_memory, is_asynchronous
 from translate.model.precision import choose_precision
 from translate.model.transformer import fused_projections
 
@@ -185,6 +185,7 @@ class AveragedWeights:
     `ExponentialMovingAverage`.
     """
 
+    @explain_out_of_memory("the moving average of the weights", hint="Leave out training.ema_decay, or freeze more.")
     def __init__(self, model: nn.Module, *, decay: float) -> None:
         self.decay = decay
         self.tensors = {

@@ -106,11 +106,13 @@ def setup_training(
     batch_tokens: tuple[int, int],
     world: World = SINGLE_PROCESS,
     initial: InitialWeights | None = None,
+    is_restored: bool = False,
 ) -> TrainStep:
     """Build a new model, with the initial weights or random ones, and the step that trains it.
 
     Args:
         batch_tokens: The source and target tokens of the largest batch; see `check_training_fits`.
+        is_restored: Whether a checkpoint will replace all weights, so that random ones need not be drawn.
     """
     settings = config.training
     on_cpu_first = settings.parallel == "fsdp" and world.size > 1
@@ -120,8 +122,9 @@ def setup_training(
         num_weights = count_weights(config.model, tokenizers)
         check_training_fits(config, num_weights, device=device, batch_tokens=batch_tokens, world=world)
         # Random weights decide what LoRA draws next, so they are left out only where this is a choice from the start.
-        saved = initial.file if initial is not None and settings.frozen_precision == "bf16" else None
-        model = build_model(config, tokenizers, device=torch.device("cpu") if on_cpu_first else device, saved=saved)
+        is_filled = is_restored or (initial is not None and settings.frozen_precision == "bf16")
+        doing = "loading the weights to start from" if is_filled else None
+        model = build_model(config, tokenizers, device=torch.device("cpu") if on_cpu_first else device, doing=doing)
         if initial is not None:
             initial.give_to(model, seed=settings.seed, related=related_tags(config, tokenizers))
         return model.train()

@@ -10,6 +10,7 @@ import dataclasses
 from translate.data.corpora import data_fingerprint
 from translate.distributed.process_group import World
 from translate.distributed.state import full_state_dict, optimizer_state_dict
+from translate.model.device import LOADING_HINT, explain_out_of_memory
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
     OPTIMIZER_PREFIX,
@@ -50,6 +51,7 @@ class Training:
         )
 
 
+@explain_out_of_memory("saving a checkpoint", hint=LOADING_HINT)
 def save_last(training: Training) -> None:
     """Save everything that `resume.py` needs; rank 0 writes it.
 
