@@ -51,10 +51,14 @@ def test_a_rate_over_half_of_the_runs_own(tune: Tune, clean_config: Path) -> Non
     assert finding.hint.endswith("training.schedule=cosine")
 
 
-def test_the_rate_of_an_imported_run_is_unknown(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("base", ["imported", "fine-tuned", "LoRA's"])
+def test_another_rate_is_unknown_or_says_nothing(tune: Tune, monkeypatch: pytest.MonkeyPatch, base: str) -> None:
+    """Of an imported run, of one that was fine-tuned itself, and of LoRA."""
     config = tune()
     imported = config.model_copy(update={"data": config.data.model_copy(update={"train": ()})})
-    monkeypatch.setattr(settings, "open_run", lambda run: SimpleNamespace(config=imported))
+    own = override_config(config, {"training.lora_rank": 2, "training.initialize_from": None})
+    run = SimpleNamespace(config={"imported": imported, "fine-tuned": config, "LoRA's": own}[base])
+    monkeypatch.setattr(settings, "open_run", lambda _: run)
     paper = 1 / (config.model.d_model * 4000) ** 0.5
     for rate, is_high in ((0.49 * paper, False), (0.51 * paper, True)):
         found = [*rate_findings(tune(f"training.learning_rate={rate}"))]
@@ -96,20 +100,31 @@ def test_the_trial_has_the_runs_weights_and_every_set(
     assert [each.key for each in report.corpora] == ["data.train.0", "data.validation", "data.validation_also.old"]
 
 
-def test_lora_and_frozen_parts_of_a_run(tune: Tune, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lora_and_frozen_parts_of_a_run(tune: Tune, quick: None) -> None:
     """LoRA takes higher rates, and nothing is at random; but what the vocabulary gains would never be learnt."""
     assert names(check(tune("training.lora_rank=2"))) == []
     rate, extended = "training.learning_rate=0.0001", "tokenizer.add_pieces=[<x>]"
-    facts = DataFacts(4_500_000, 0, 130_000_000, 33_000, 63_000_000)
     for override, named in (
         ("training.lora_rank=2", "training.lora_rank = 2: "),
         ("training.freeze=[embeddings]", "training.freeze = [embeddings]: "),
     ):
-        (finding,) = settings_findings(tune(rate, override, extended), facts)
+        (finding,) = check(tune(rate, override, extended)).findings
         assert finding.name == "added_entries_frozen" and finding.message.startswith(named)
     for override in ("training.freeze=[encoder]", "training={lora_rank: 2, lora_targets: [query, embeddings]}"):
-        assert list(settings_findings(tune(rate, override, extended), facts)) == []
-    tagged = tune(rate, "training.freeze=[embeddings]", "data.language_tags=target")
-    assert [finding.name for finding in settings_findings(tagged, facts)] == ["added_entries_frozen"]
-    monkeypatch.setattr(settings, "open_run", lambda run: SimpleNamespace(config=tagged))  # which has the tags too
-    assert "added_entries_frozen" not in {finding.name for finding in settings_findings(tagged, facts)}
+        assert names(check(tune(rate, override, extended))) == []
+    assert names(check(tune(rate, "training.freeze=[embeddings]", "data.language_tags=target"))) == [
+        "added_entries_frozen"
+    ]
+    nothing = ("tokenizer.add_pieces=[a]", "tokenizer.add_characters=true")  # the run has all of them
+    assert names(check(tune(rate, "training.freeze=[embeddings]", *nothing))) == []
+
+
+@pytest.mark.parametrize(("tying", "is_frozen"), [("none", True), ("inputs", True), ("decoder", False), ("all", False)])
+def test_rows_of_an_output_layer_that_is_not_tied_are_the_decoders(tying: str, is_frozen: bool) -> None:
+    facts = DataFacts(4_500_000, 0, 130_000_000, 33_000, 63_000_000, is_extended=True)
+    for lora in ("training.lora_rank=0", "training={lora_rank: 2, lora_targets: [embeddings]}"):
+        config = load_config(
+            "transformer-base", [f"model.tie_embeddings={tying}", lora, "training.freeze=[decoder]"]
+        ).config
+        found = {finding.name for finding in settings_findings(config, facts)}
+        assert ("added_entries_frozen" in found) == is_frozen

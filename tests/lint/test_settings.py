@@ -17,6 +17,7 @@ MULTI30K = DataFacts(
     num_target_tokens=443_000,
     num_batches=389,
     num_parameters=7_578_624,
+    is_extended=False,
 )
 
 
@@ -28,7 +29,7 @@ def configured(overrides: str = "") -> Config:
 @pytest.mark.parametrize("preset", preset_names())
 def test_our_presets_have_no_findings(preset: str) -> None:
     # 4.5 million pairs, some 130 million target tokens, 65 million parameters: Vaswani et al. 2017, section 5.
-    facts = DataFacts(4_500_000, 0, 130_000_000, 33_000, 63_000_000)
+    facts = DataFacts(4_500_000, 0, 130_000_000, 33_000, 63_000_000, is_extended=False)
     assert list(settings_findings(load_config(preset, []).config, facts)) == []
 
 

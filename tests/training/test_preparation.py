@@ -3,16 +3,20 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from trainings import Digits
 
+from translate.config.load import override_config
 from translate.config.schema import Config
 from translate.data.cache import DataCache
 from translate.data.corpora import data_fingerprint
+from translate.data.extension import add_tags
 from translate.decoding.counterparts import COUNTERPARTS
 from translate.errors import InputError
+from translate.training import preparation
 from translate.training.preparation import check_validation, make_tokenizers, prepare_data, read_corpora
 
 
@@ -126,3 +130,17 @@ def test_the_share_of_sources_with_several_sentences(
     data = prepare_data(config, device=torch.device("cpu"))
     others = int(weight) * len(data.corpora.train[1].sources) if len(corpora) > 1 else 0
     assert data.multi_sentence_share == pytest.approx(20 / (80 + others), rel=0.05)
+
+
+@pytest.mark.parametrize("vocabulary", ["joint", "separate"])
+def test_a_language_that_the_vocabulary_of_one_side_has_is_not_added(
+    digits: Digits, monkeypatch: pytest.MonkeyPatch, vocabulary: str
+) -> None:
+    """With tags of the target, only its vocabulary has them."""
+    base = digits(f"tokenizer.vocabulary={vocabulary}", "model.tie_embeddings=none")
+    corpora = read_corpora(base)
+    tagged = add_tags(make_tokenizers(base, corpora), [], [base.data.language_tag.format("de")])
+    monkeypatch.setattr(preparation, "open_run", lambda _: SimpleNamespace(tokenizers=tagged))
+    tuned = {"training.initialize_from": "base", "tokenizer.add_languages": {"de": None}}
+    with pytest.raises(InputError, match=r"tokenizer\.add_languages: the vocabulary already has .*de"):
+        make_tokenizers(override_config(base, tuned), corpora)

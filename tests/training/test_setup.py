@@ -10,6 +10,7 @@ import torch
 from pretend_device import PretendDevice
 from trainings import Digits, run_training
 
+from translate.config.load import load_config
 from translate.config.schema import ModelConfig, TrainingConfig
 from translate.distributed.process_group import DistributedEnvironment
 from translate.errors import InputError
@@ -193,15 +194,20 @@ def test_lora_trains_embeddings_themselves_and_an_output_layer_that_is_not_tied(
 @pytest.mark.parametrize(
     "freeze, message",
     [
-        (["encoder.3"], "training.freeze = encoder.3: the encoder has layers 0 to 2 (model.num_encoder_layers = 3)"),
-        (["decoder.0-2"], "training.freeze = decoder.0-2: the decoder has layers 0 to 1"),
-        (["encoder.2-1"], "training.freeze = encoder.2-1: the encoder has layers 0 to 2"),
-        (
-            ["embeddings", "encoder", "decoder.0-1"],
-            "training.freeze = [embeddings, encoder, decoder.0-1] leaves nothing",
-        ),
+        ("encoder.3", "training.freeze = encoder.3: the encoder has layers 0 to 2 (model.num_encoder_layers = 3)"),
+        ("decoder.0-2", "training.freeze = decoder.0-2: the decoder has layers 0 to 1"),
+        ("encoder.2-1", "(model.num_encoder_layers = 3), and a range begins with the smaller number"),
     ],
 )
-def test_what_cannot_be_frozen(freeze: list[str], message: str) -> None:
+def test_layers_that_cannot_be_frozen_are_refused_with_the_config(freeze: str, message: str) -> None:
+    layers = ["model.num_encoder_layers=3", "model.num_decoder_layers=2"]
+    assert load_config("transformer-base", [*layers, "training.freeze=[embeddings,encoder.0-2,decoder.1]"])
     with pytest.raises(InputError, match=re.escape(message)):
-        trained(*freeze)
+        load_config("transformer-base", [*layers, f"training.freeze=[{freeze}]"])
+
+
+def test_something_must_be_trained() -> None:
+    with pytest.raises(
+        InputError, match=re.escape("training.freeze = [embeddings, encoder, decoder.0-1] leaves nothing")
+    ):
+        trained("embeddings", "encoder", "decoder.0-1")

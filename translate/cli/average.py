@@ -49,7 +49,7 @@ def average(
 
     chosen = average_run(run, checkpoints or (), test_sets, on_scored=show, is_dry_run=dry_run)
     verdict = "No average is better than the best checkpoint, which stays as it is"
-    if chosen.is_average:
+    if len(chosen.checkpoints) > 1:
         what = "Best" if dry_run else f"Now the best checkpoint of {run}"
         verdict = f"{what}: {describe_moment(chosen.steps[-1], chosen.steps)}"
     results = [

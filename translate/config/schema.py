@@ -201,7 +201,8 @@ class TrainingConfig(Section):
     adam_epsilon: Annotated[float, Field(ge=1e-30, le=1.0)] = 1e-9
     """Added to the root of the second moment."""
     weight_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """Weight decay of matrices, but not of biases and norms; with adam it is L2 regularisation."""
+    """Weight decay of matrices and tables (embeddings, learned positions, relative biases), but not of biases and
+    norms; with adam it is L2 regularisation."""
     schedule: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine", "wsd"] = "noam"
     """Decay after the warm-up: noam and inverse_sqrt fall with 1/sqrt(step), linear and cosine until max_steps. wsd
     (warm-up, stable, decay) stays at the peak and falls only in the last steps."""
@@ -236,8 +237,9 @@ class TrainingConfig(Section):
     """Compile the layers with torch.compile, for long runs on GPUs; on a CPU it made steps slower. If torch cannot
     compile, a warning says why, and training continues without it."""
     freeze: tuple[Annotated[str, Field(pattern=_FREEZE)], ...] = ()
-    """Parts whose weights are frozen: embeddings (of both languages, with learned positions and a tied output layer),
-    encoder, decoder, or some of their layers, counted from 0, such as encoder.0 or decoder.2-5."""
+    """Parts whose weights are frozen: embeddings (of both languages, with their norm, learned positions, relative
+    biases and a tied output layer), encoder, decoder, or some of their layers, counted from 0, such as encoder.0 or
+    decoder.2-5."""
     frozen_precision: Literal["fp32", "bf16"] = "fp32"
     """Type of the weights of frozen layers, in memory and in checkpoints; with LoRA all layers are frozen. bf16 halves
     their memory, except during validations, and needs frozen layers, training.precision = bf16 and a single process. It
@@ -405,6 +407,12 @@ class Config(Section):
         for name in ("keep_best", "average_kept"):
             if getattr(self.training, name) and self.data.validation is None:
                 raise ValueError(f"training.{name} needs scores on data.validation: name a corpus")
+        for part in [part for part in self.training.freeze if "." in part]:
+            stack, numbers = part.split(".")
+            count, ends = getattr(self.model, f"num_{stack}_layers"), [*map(int, numbers.split("-"))]
+            if not ends[0] <= ends[-1] < count:
+                has = f"the {stack} has layers 0 to {count - 1} (model.num_{stack}_layers = {count})"
+                raise ValueError(f"training.freeze = {part}: {has}, and a range begins with the smaller number")
         limits = {f"data.{name}": getattr(self.data, name) for name in ("max_source_tokens", "max_target_tokens")}
         if self.model.positions == "learned" and max(limits.values()) >= self.model.max_positions:
             # The encoder sees the tokens and </s>, the decoder <s> and the tokens.

@@ -26,6 +26,7 @@ from translate.lint.settings import DataFacts, settings_findings
 from translate.lint.vocabulary import Lengths, VocabularyReport
 from translate.memory import configure_memory
 from translate.runs.initial import read_initial_weights
+from translate.runs.run import open_run
 from translate.runs.weights import count_weights
 from translate.training.preparation import DirectionCount, TrainingData, count_directions, prepare_data
 from translate.training.setup import choose_place
@@ -211,7 +212,10 @@ def _inspect_text(data: TrainingData) -> Inspection:
 
 def _data_facts(data: TrainingData, epoch: Epoch, num_parameters: int) -> DataFacts:
     num_pairs = sum(report.num_pairs for report in data.batches.filter_reports)
-    sizes = epoch.padding.num_target_tokens, len(epoch), num_parameters
+    base, sides = data.config.training.initialize_from, data.tokenizers[:2]
+    before = sides if base is None else open_run(base).tokenizers[:2]
+    is_extended = any(new.vocab_size > old.vocab_size for new, old in zip(sides, before, strict=True))
+    sizes = epoch.padding.num_target_tokens, len(epoch), num_parameters, is_extended
     return DataFacts(num_pairs, num_pairs - sum(report.num_kept for report in data.batches.filter_reports), *sizes)
 
 

@@ -38,6 +38,7 @@ class DataFacts(NamedTuple):
     num_target_tokens: int  # in one epoch, with end symbols
     num_batches: int  # in one epoch
     num_parameters: int  # trained ones
+    is_extended: bool  # whether a vocabulary has entries that the fine-tuned run's does not have
 
     def num_steps(self, config: Config) -> int:
         """Optimizer steps per epoch."""
@@ -74,10 +75,8 @@ class Case:
         self.frozen = f"training.freeze = [{', '.join(training.freeze)}]" if training.freeze else ""
         if training.lora_rank > 0:
             self.frozen = f"training.lora_rank = {training.lora_rank}"
-        tokenizer, languages, base = config.tokenizer, Languages(config.data), training.initialize_from
-        known = [] if base is None else Languages(open_run(base).config.data).every_tag
-        new_tags = {*languages.every_tag} - {*known}
-        self.is_extended = bool(tokenizer.add_characters or tokenizer.add_pieces or new_tags)
+        self.holds_added = {"embeddings"} | ({"decoder"} if self.model.tie_embeddings in ("none", "inputs") else set())
+        languages = Languages(config.data)
         directions = languages.directions if len(languages.directions) > 1 else []
         validated = [*map(config.data.direction_of, config.data.corpora("validation").values())]
         self.unvalidated = ", ".join(str(each) for each in directions if each not in validated)
@@ -130,10 +129,11 @@ CHECKS = [
           "{frozen}: frozen weights keep their random initial values and learn nothing",
           "name a run as training.initialize_from, or train all weights"),
     Check("added_entries_frozen", "warning",
-          lambda case: case.is_extended and ("embeddings" in case.training.freeze
+          lambda case: case.facts.is_extended and (not case.holds_added.isdisjoint(case.training.freeze)
           or (case.training.lora_rank > 0 and "embeddings" not in case.training.lora_targets)),
-          "{frozen}: the embeddings of added vocabulary entries are frozen too, so they are never learnt",
-          "train the embeddings (LoRA: training.lora_targets has embeddings), or add nothing to the vocabulary"),
+          "{frozen}: the embeddings of added vocabulary entries, or their rows of the output layer, are frozen too, so"
+          " they are never learnt",
+          "train them (LoRA: training.lora_targets has embeddings), or add nothing to the vocabulary"),
     Check("no_validation", "warning", lambda case: not case.is_validated,
           "data.validation names no corpus: nothing shows how good the model is, the last checkpoint is best, and"
           " training.patience has no effect",
@@ -196,7 +196,8 @@ def rate_findings(config: Config) -> Iterator[Finding]:
         return
     base, run = open_run(training.initialize_from).config, shown_path(training.initialize_from)
     before, whose = usual_rate(config.model.d_model), "of the paper's schedule for a new model of this width"
-    if base.data.train:  # otherwise it was imported, and its rate is unknown
+    # An imported run's rate is unknown, and that of a fine-tuning was lower, or LoRA's and higher.
+    if base.data.train and base.training.initialize_from is None and base.training.lora_rank == 0:
         before, whose = peak_rate(base), f"with which {run} was trained"
     if (peak := peak_rate(config)) > _MAX_RATE_SHARE * before:
         message = (

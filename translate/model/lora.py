@@ -22,7 +22,7 @@ _FROM_THE_END = {"query": 3, "key": 2, "gate": 2}  # where a matrix is in its st
 
 
 class LoraUpdate(nn.Module):
-    """The update of one matrix, B · A, never in bf16. It is zero at first, because B is."""
+    """The update of one matrix, B · A, stored in fp32 also if the matrix is in bf16. It is zero at first, as B is."""
 
     def __init__(self, matrix: Tensor, *, rank: int, dropout: float) -> None:
         super().__init__()

@@ -38,11 +38,6 @@ class ScoredAverage(NamedTuple):
     steps: tuple[int, ...]
     validation: Validation
 
-    @property
-    def is_average(self) -> bool:
-        """Whether it is more than a single checkpoint."""
-        return len(self.checkpoints) > 1
-
     def to_record(self, *, step: int) -> dict[str, Any]:
         """The numbers as `metrics.jsonl` keeps them, with the current step and the averaged ones."""
         return {**self.validation.to_record("average", step=step), "averaged": self.steps}
@@ -95,7 +90,7 @@ def average_run(
         chosen = choose_average(
             files, windows, loaded.model, metric=settings.best_metric, score=score, on_scored=on_scored
         )
-        if chosen.is_average and not is_dry_run:
+        if len(chosen.checkpoints) > 1 and not is_dry_run:
             write_average(files, chosen.checkpoints, loaded.model)
             with explain_write_errors(files.metrics), open_append(files.metrics) as file:
                 file.write(text_bytes(json.dumps(chosen.to_record(step=max(progress.step, *chosen.steps))) + "\n"))

@@ -114,7 +114,7 @@ def largest_fitting_batch(
     fitting, tokens = 0, longest
     module.set_per_process_memory_fraction(room / total, index)
     try:
-        trial = override_training(config, batch_tokens=longest, compile=False)
+        trial = override_training(config, batch_tokens=longest, compile=False, initialize_from=None)  # random weights
         train_step = setup_training(trial, tokenizers, device=device, batch_tokens=(longest, longest))
         decay, step_tokens = config.training.ema_decay, config.training.step_tokens or 0
         average = None if decay is None else AveragedWeights(train_step.model, decay=decay)  # only takes up memory

@@ -136,8 +136,7 @@ class BestCheckpoint:
 
     def _build_model(self) -> Transformer:
         """A model beside the one in training, whose weights are still to be loaded."""
-        device, doing = self.model.device, "the validation"
-        build = partial(build_model, self.config, self.tokenizers, device=device, doing=doing)
+        build = partial(build_model, self.config, self.tokenizers, device=self.model.device, doing="the validation")
         return self.world.run_on_all_ranks(build)
 
     def _weights(self) -> dict[str, Tensor]:
@@ -208,7 +207,7 @@ class BestCheckpoint:
         chosen = choose_average(
             self.run, windows, model, metric=metric, score=score, on_scored=record, world=self.world
         )
-        if chosen.is_average:
+        if len(chosen.checkpoints) > 1:
             self.world.run_on_rank_0(lambda: write_average(self.run, chosen.checkpoints, model))
             self._averaged = chosen.steps
 

@@ -188,9 +188,7 @@ class AveragedWeights:
     @explain_out_of_memory("the moving average of the weights", hint="Leave out training.ema_decay, or freeze more.")
     def __init__(self, model: nn.Module, *, decay: float) -> None:
         self.decay = decay
-        self.tensors = {
-            name: parameter.detach().clone() for name, parameter in model.named_parameters() if parameter.requires_grad
-        }
+        self.tensors = {name: each.detach().clone() for name, each in model.named_parameters() if each.requires_grad}
 
     def update(self, model: nn.Module, *, step: int) -> None:
         """Move the average towards the weights after step number `step`."""

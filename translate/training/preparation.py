@@ -197,7 +197,7 @@ def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None
     if config.training.initialize_from is not None:
         tokenizers = open_run(config.training.initialize_from).tokenizers
         for tag in map(config.data.language_tag.format, config.tokenizer.add_languages):
-            if tokenizers.source.tag_id(tag) is not None:
+            if any(side.tag_id(tag) is not None for side in tokenizers[:2]):
                 raise InputError(f"tokenizer.add_languages: the vocabulary already has {tag}; choose another code")
     else:
         tokenizers = prepare_tokenizers(config.tokenizer, sources, targets, cache=cache)

@@ -205,10 +205,9 @@ def _restore_last(training: Training) -> bool:
             if progress.step > 0:  # before the first step the optimizer has no state
                 expected |= add_prefix(expected_state(model, settings), OPTIMIZER_PREFIX)
             expected |= {} if average is None else add_prefix(average.tensors, AVERAGE_PREFIX)
-            prefixes = (WEIGHTS_PREFIX, AVERAGE_PREFIX, OPTIMIZER_PREFIX)
-            saved.update({key: tensor for key, tensor in tensors.items() if key.startswith(prefixes)})
+            saved.update(tensors)
             for key in saved.keys() - expected.keys():
-                if key.endswith("/step"):  # In version 0.13, Muon counted its steps.
+                if key.endswith("/step") or key.startswith("merged."):  # In version 0.13: of Muon, and for translating.
                     del saved[key]
             check_same_tensors(expected, saved, name=str(path))
             for sentence in damaged:

@@ -106,13 +106,13 @@ def setup_training(
     batch_tokens: tuple[int, int],
     world: World = SINGLE_PROCESS,
     initial: InitialWeights | None = None,
-    is_restored: bool = False,
 ) -> TrainStep:
     """Build a new model, with the initial weights or random ones, and the step that trains it.
 
     Args:
         batch_tokens: The source and target tokens of the largest batch; see `check_training_fits`.
-        is_restored: Whether a checkpoint will replace all weights, so that random ones need not be drawn.
+        initial: None: random weights; or those of a checkpoint, which the caller restores, if
+            `training.initialize_from` names a run.
     """
     settings = config.training
     on_cpu_first = settings.parallel == "fsdp" and world.size > 1
@@ -121,9 +121,9 @@ def setup_training(
     def build() -> Transformer:
         num_weights = count_weights(config.model, tokenizers)
         check_training_fits(config, num_weights, device=device, batch_tokens=batch_tokens, world=world)
-        # Random weights decide what LoRA draws next, so they are left out only where this is a choice from the start.
-        is_filled = is_restored or (initial is not None and settings.frozen_precision == "bf16")
-        doing = "loading the weights to start from" if is_filled else None
+        # Random weights decide what LoRA draws next. So a new run draws them, but with frozen_precision it never has.
+        is_drawn = settings.initialize_from is None or (initial is not None and settings.frozen_precision == "fp32")
+        doing = None if is_drawn else "loading the weights to start from"
         model = build_model(config, tokenizers, device=torch.device("cpu") if on_cpu_first else device, doing=doing)
         if initial is not None:
             initial.give_to(model, seed=settings.seed, related=related_tags(config, tokenizers))
@@ -242,17 +242,13 @@ def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None
     belong to the decoder.
 
     Raises:
-        InputError: The model does not have such a layer, or nothing is left to train.
+        InputError: Nothing is left to train.
     """
     for part in settings.freeze:
         stack, _, numbers = part.partition(".")
         pattern = _PARTS[stack]
         if numbers:
             first, last = int(numbers.split("-")[0]), int(numbers.split("-")[-1])
-            count = len((model.encoder if stack == "encoder" else model.decoder).layers)
-            if not first <= last < count:
-                has = f"the {stack} has layers 0 to {count - 1} (model.num_{stack}_layers = {count})"
-                raise InputError(f"training.freeze = {part}: {has}")
             pattern = rf"{stack}\.layers\.({'|'.join(map(str, range(first, last + 1)))})\."
         for name, parameter in model.named_parameters():
             if re.match(pattern, name):

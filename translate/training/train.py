@@ -30,12 +30,7 @@ Inspect = Callable[[TrainingData, int], object]
 
 
 def train(
-    config: Config,
-    directory: Path,
-    *,
-    resume: bool,
-    command: list[str],
-    inspect: Inspect | None = None,
+    config: Config, directory: Path, *, resume: bool, command: list[str], inspect: Inspect | None = None
 ) -> Progress:
     """Train as the config says, into a run directory.
 
@@ -75,14 +70,9 @@ def train(
         data = prepare_data(config, device=device, world=world, cache=DataCache(), resumed=resumed)
 
         # Model, and the step that trains it.
+        largest = data.batches.largest_batch
         train_step = setup_training(
-            data.config,
-            data.tokenizers,
-            device=device,
-            batch_tokens=data.batches.largest_batch,
-            world=world,
-            initial=initial,
-            is_restored=config.training.initialize_from is not None and initial is None,
+            data.config, data.tokenizers, device=device, batch_tokens=largest, world=world, initial=initial
         )
 
         # Inspect what a new run would learn from, before anything of it is written.
