@@ -19,7 +19,7 @@ from translate.atomic import (
     temporary_beside,
     write_text,
 )
-from translate.errors import RunError
+from translate.errors import InputError, RunError
 from translate.files import protect_inputs, remember_folder
 from translate.runs.lock import hold_lock
 
@@ -209,6 +209,13 @@ def test_folders_are_remembered_by_their_full_paths(tmp_path: Path, monkeypatch:
             write_text(Path("run/a"), place)
             remember_folder(Path("run"))
             assert (folder / "a").read_text() == place
+
+
+@pytest.mark.parametrize("name", ["file/run", "file/new/run"])
+def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=f"{name} .*file is not a folder"):
+        check_new_folder(tmp_path / name, purpose="run")
 
 
 @pytest.mark.parametrize("name", ["out", "link", "dangling"])

@@ -1,5 +1,6 @@
 """The hint of an error that a package is missing: packages by name, for the environment that runs the command."""
 
+import errno
 import shlex
 import tomllib
 from importlib import metadata
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.errors import install_hint
+from translate.errors import as_input_error, install_hint
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
@@ -31,3 +32,14 @@ def test_a_clone_is_installed_again_for_an_extra_that_its_metadata_lack(
 
     monkeypatch.setattr(metadata, "requires", requires)
     assert install_hint("pictures").endswith(f"pip install --editable {shlex.quote(f'{ROOT}[pictures]')}")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("unable to mmap 9 bytes: Cannot allocate memory (12)"), OSError(errno.ENOSPC, "full")],
+    ids=str,
+)
+def test_a_lack_of_memory_or_space_is_no_fault_of_the_input(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught, as_input_error("a.bin is damaged"):
+        raise error
+    assert caught.value is error

@@ -82,9 +82,17 @@ def open_output(path: Path, *, is_new: bool = False) -> Iterator[BinaryIO]:
 
 
 def check_new_folder(path: Path, *, purpose: str) -> None:
-    """Raise an InputError unless the path is free, or an empty folder that `atomic_folder` can replace."""
+    """Raise an InputError unless the path is free, or an empty folder, and `atomic_folder` can write it."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path} is not an empty folder: choose another one for the {purpose}")
+    place = _existing_parent(path)
+    if not (place.is_dir() and os.access(place, os.W_OK)):
+        raise InputError(f"{path} cannot be made: {place} is not a folder that you may write to")
+
+
+def _existing_parent(path: Path) -> Path:
+    """The nearest folder above a path that exists. `atomic_folder` makes the others at the end."""
+    return next(parent for parent in Path(os.path.realpath(path)).parents if os.path.exists(parent))
 
 
 @contextlib.contextmanager
@@ -98,8 +106,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         RunError: The folder cannot be written.
     """
     path = Path(os.path.realpath(folder))
-    place = next(parent for parent in path.parents if os.path.exists(parent))  # others are made at the end
-    with temporary_beside(place / (path.name or "root")) as temporary:
+    with temporary_beside(_existing_parent(path) / (path.name or "root")) as temporary:
         try:
             temporary.mkdir()
             yield temporary
@@ -114,6 +121,8 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary.rename(path)
             sync(path.parent)
+        except RunError as error:  # of a file in the temporary folder
+            raise RunError(str(error).replace(str(temporary), str(folder))) from error
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise FileExistsError(error.errno, "another program has written this folder", str(folder)) from error

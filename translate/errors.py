@@ -1,6 +1,7 @@
 """The two ways in which a command fails, which determine the exit code; and the command that installs an extra."""
 
 import contextlib
+import errno
 import importlib
 import re
 import shlex
@@ -32,16 +33,21 @@ class RunError(Exception):
 
 @contextlib.contextmanager
 def as_input_error(problem: str) -> Iterator[None]:
-    """Turn whatever libraries raise in the block into an InputError that begins with the problem, and has the cause."""
+    """Turn whatever libraries raise in the block into an InputError that begins with the problem, and has the cause.
+
+    A lack of memory or disk space is not a problem of the input, and stays the error that it is.
+    """
     try:
         yield
     except (InputError, RunError):
         raise
     except Exception as error:
+        if is_out_of_memory(error) or getattr(error, "errno", None) == errno.ENOSPC:
+            raise
         cause = error
         while isinstance(cause.__cause__, Exception):  # such as that of `generation failed` in `datasets`
             cause = cause.__cause__
-        reason = f"{type(cause).__name__}: {str(cause).strip()}".partition("\n")[0].removesuffix(": ")
+        reason = f"{type(cause).__name__}: {str(cause).strip()}".partition("\n")[0].removesuffix(": ")[:300]
         raise InputError(f"{problem} ({reason})") from error
 
 

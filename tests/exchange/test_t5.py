@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import Sentences, import_, teach, toy_sentences, train_spm, write_lines
+from harness import Sentences, files_up_to, import_, teach, toy_sentences, train_spm, write_lines
 from safetensors.torch import load_file, save_file
 from trainings import run_training
 
@@ -429,6 +429,20 @@ def test_a_tag_after_a_space_of_its_own(tmp_path: Path) -> None:
     assert (again.config.data.languages, again.config.data.target_language) == (("de", "en", "fr", "gsw_Latn"), "en")
 
 
+def test_sentinels_that_transformers_numbers_differently(tmp_path: Path) -> None:
+    """They are in the SentencePiece model, and the tokenizer adds them again."""
+    lines = [line for side in toy_sentences(300, longest=6, draw=random.Random(1)) for line in side]
+    sentinels = [f"<extra_id_{number}>" for number in range(9)]
+    options: dict[str, Any] = {"user_defined_symbols": sentinels, "vocab_size": 60, "hard_vocab_limit": False}
+    spm = train_spm(lines, model_type="unigram", **options, **T5_SPM)
+    (tmp_path / "spiece.model").write_bytes(spm)
+    folder = make_t5(tmp_path / "folder", "t5", vocab_size=len(load_spm(tmp_path)))
+    (folder / "spiece.model").write_bytes(spm)
+    change_json(folder / "tokenizer_config.json", extra_ids=9)
+    with pytest.raises(InputError, match="'<extra_id_0>'; .*extra_ids: 0"):
+        import_(folder, tmp_path / "run")
+
+
 def test_a_word_in_brackets_is_added(tmp_path: Path) -> None:
     folder = make_t5(tmp_path / "folder", "t5")
     add_tokens(folder, "<medical>")
@@ -532,6 +546,33 @@ def test_the_start_symbol_may_be_in_the_settings_of_generate(tmp_path: Path) -> 
     folder = make_t5(tmp_path / "folder", "t5")
     change_json(folder / "config.json", decoder_start_token_id=None)
     assert import_(folder, tmp_path / "run").config.data.max_source_tokens == 511
+
+
+def test_files_that_are_not_read_may_be_anything(tmp_path: Path) -> None:
+    """Neither their size nor their content counts, and `run.json` does not list them."""
+    folder = make_t5(tmp_path / "folder", "t5")
+    with (folder / "predictions.json").open("wb") as file:
+        file.truncate(2**26 + 1)
+    (folder / "runs.json").symlink_to("nowhere")
+    shutil.copy(folder / "model.safetensors", folder / "model.fp16.safetensors")
+    import_(folder, tmp_path / "run")
+    files = json.loads((tmp_path / "run" / "run.json").read_text())["imported"]["files"]
+    assert files.keys() == {
+        *("config.json", "generation_config.json", "tokenizer_config.json", "spiece.model", "model.safetensors"),
+    }
+
+
+@pytest.mark.parametrize("num_bytes", [3000, 50_000])
+def test_a_full_disk(tmp_path: Path, num_bytes: int) -> None:
+    import_(make_t5(tmp_path / "folder", "t5"), tmp_path / "run")
+    with files_up_to(num_bytes):
+        for write, output in (
+            (lambda output: import_(tmp_path / "folder", output), tmp_path / "again"),
+            (lambda output: export_run(tmp_path / "run", to="huggingface", output=output), tmp_path / "out"),
+        ):
+            with pytest.raises(RunError) as caught:
+                write(output)
+            assert str(output) in str(caught.value) and ".tmp" not in str(caught.value)
 
 
 def test_ids_in_lists_and_settings_that_are_null(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from translate.atomic import write_text
 from translate.config.data import Direction
@@ -18,7 +19,7 @@ from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID, Toke
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import TABLE_POSITIONS, Format, find_lacking, position_limit, to_settings
 from translate.decoding.engines.ctranslate2 import length_power
-from translate.errors import import_extra
+from translate.errors import RunError, import_extra
 from translate.exchange.foreign import Vocabulary
 from translate.exchange.language_tokenizers import (
     FAIRSEQ_FORMATS,
@@ -119,7 +120,8 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
 
     Raises:
         InputError: The package is not installed.
-        RunError: The written model gives different logits, or the written tokenizer different subwords.
+        RunError: The written model gives different logits, or the written tokenizer different subwords; or the disk is
+            full.
     """
     transformers, (to, vocabulary) = import_extra("transformers"), choose_format(model, tokenizers, config)
     transformers.utils.logging.disable_progress_bar()
@@ -162,7 +164,10 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
     exported.generation_config = transformers.GenerationConfig(**generation)
     # The class of T5 has made this true, which means T5 1.0 to other versions of transformers.
     exported.config.tie_word_embeddings = model.config.tie_embeddings in ("all", "decoder")
-    exported.save_pretrained(directory)
+    try:
+        exported.save_pretrained(directory)
+    except SafetensorError as error:
+        raise RunError(f"{directory}: cannot be written: {error}") from error
     if vocabulary is None or to == "t5" or not write_tokenizer(vocabulary, tokenizers.source, config, directory):
         names = () if vocabulary is None else vocabulary.subwords
         write_marian_tokenizer(tokenizers, config, directory, limit=limit, names=names)

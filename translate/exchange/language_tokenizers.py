@@ -7,10 +7,9 @@ import re
 import warnings
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import Field
 from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
@@ -63,7 +62,6 @@ class TokenizerSettings:
     """The content of `tokenizer_config.json`, as far as it is read; our exports name the languages."""
 
     tokenizer_class: str | None = None
-    model_max_length: Annotated[float, Field(ge=1)] | None = None
     source_lang: str | None = None
     target_lang: str | None = None
     languages: tuple[LanguageCode, ...] = ()

@@ -6,6 +6,7 @@ import re
 import zipfile
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -47,12 +48,11 @@ _MODELS: dict[Any, tuple[Format, Callable[[Path, Any, Any], PretrainedParts]]] =
     "t5": ("t5", describe_t5),  # also Flan-T5 and MADLAD-400
     "mt5": ("t5", describe_t5),
 }
-_WEIGHTS = (  # the first is read, as transformers does
-    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
-)  # fmt: skip
-_PATTERNS = (
-    "*.json", "*.jinja", "additional_chat_templates/*.jinja", "*.spm", "sentencepiece.bpe.model", "spiece.model",
-    "*.safetensors", "pytorch_model*.bin",
+# The first of these that exists is read, as transformers does.
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+_FILES = (  # the others that are opened, apart from those of the tokenizer's class
+    "*config.json", "tokenizer.json", "special_tokens_map.json", "added_tokens.json", "target_vocab.json",
+    "chat_template.jinja", "additional_chat_templates/*.jinja",
 )  # fmt: skip
 _KEPT = ("num_beams", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "m??_length", "m??_new_tokens")
 _NO_SEARCH = ("_*", "use_*", "output_*", "return_*", "transformers_version", "bos_token_id")  # change no translation
@@ -93,13 +93,17 @@ def download(name: str) -> Path:
     """
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         raise InputError(
-            f"{name}: no such folder, and not a name on the Hugging Face Hub, such as Helsinki-NLP/opus-mt-de-en"
+            f"{name}: no such folder, and not OWNER/NAME of a model on the Hugging Face Hub, such as google-t5/t5-small"
         )
     import_extra("transformers")
-    hub, patterns = import_extra("huggingface_hub"), [*_PATTERNS, "README.md"]
+    hub, files = import_extra("huggingface_hub"), [*_FILES, *chain(*FILES.values()), "README.md"]
     try:
         work_offline_if_unreachable()
-        return Path(hub.snapshot_download(name, allow_patterns=patterns))
+        for weights in (["model.safetensors*", "model-*.safetensors"], ["pytorch_model.bin*", "pytorch_model-*.bin"]):
+            folder = Path(hub.snapshot_download(name, allow_patterns=files + weights, ignore_patterns=["*/*"]))
+            if any(folder.glob(weights[0])):  # many models have both kinds
+                break
+        return folder
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0]
         problem = f"no such folder, nor could it be downloaded from the Hub ({reason})"
@@ -130,18 +134,22 @@ def read_pretrained(folder: Path) -> ForeignModel:
         hint = "; transformers 5 does not save it: copy it from the model that was fine-tuned" if is_new else ""
         problem = f"missing files: {', '.join(missing)}; {NAMES[of]} models have {', '.join(needed)} and weights"
         raise InputError(f"{folder}: {problem}{hint}")
-    files = sorted(file for pattern in _PATTERNS for file in folder.glob(pattern))
+    files = [*(folder / name for name in needed), *(file for name in _FILES for file in folder.glob(name))]
     for file in files:
         if file.name in ("vocab.json", "target_vocab.json", "added_tokens.json"):
             read_json(file, dict[str, Annotated[int, Field(strict=True, ge=0)]])
-        elif file.suffix not in (".safetensors", ".bin"):
+        else:
             read_input(file)  # refuses a pipe, and what is too large for transformers to read
     if (folder / "adapter_config.json").is_file():
         hint = "merge the adapter into the model, and remove this file"
         raise InputError(f"{folder}: adapter_config.json belongs to an adapter; {hint}")
     generation = folder / "generation_config.json"
-    rows = _plain(read_mapping(generation)) if generation.is_file() else {}
-    settings |= {key: rows[key] for key in rows.keys() & {"decoder_start_token_id"}}  # of `generate`
+    generation = generation if generation.is_file() else place
+    search = _plain(read_json(generation, Generation).model_dump())
+    if generation == place:  # of an older version, where it has the search too
+        known = import_extra("transformers").GenerationConfig().to_dict()
+        search = {key: value for key, value in search.items() if key in known}
+    settings |= {key: search[key] for key in search.keys() & {"decoder_start_token_id"}}  # of `generate`
     config = _read_config(place, settings, of)
     is_tied = settings.get("tie_word_embeddings") is not False
     model, tokenizer = _load_model(folder, config, is_tied=is_tied), load_tokenizer(folder)
@@ -158,11 +166,6 @@ def read_pretrained(folder: Path) -> ForeignModel:
         if "max_positions" in shape:  # the others have sines
             weights[name] = table[RESERVED_POSITIONS:]
     weights[OUTPUT_BIAS] = weights.get(OUTPUT_BIAS, torch.zeros(1, len(described.target.subwords)))[0]
-    place = generation if generation.is_file() else place
-    search = _plain(read_json(place, Generation).model_dump())
-    if place.name == "config.json":  # of an older version, where it has the search too
-        known = import_extra("transformers").GenerationConfig().to_dict()
-        search = {key: value for key, value in search.items() if key in known}
     has_tag = described.data.get("language_tags") in ("target", "both")
     if has_tag:  # the forced first token names the language
         forced = {row: code for code, row in described.tags.items()}.get(search.get("forced_bos_token_id", -1))
@@ -175,14 +178,14 @@ def read_pretrained(folder: Path) -> ForeignModel:
         sections={
             "data": limits | described.data,
             "model": {**shape, **from_settings(config.to_dict(), of), "tie_embeddings": described.tying},
-            "decoding": search_settings(place, search, config, described.target, languages=has_tag),
+            "decoding": search_settings(generation, search, config, described.target, languages=has_tag),
         },
         weight_names=WEIGHT_NAMES[of],
         weights=weights,
         source=described.source,
         target=described.target,
         sentencepiece=(spms[0], spms[-1]),
-        files=files,
+        files=sorted({*files, *_find_weights(folder)}),
         reader={"transformers": import_extra("transformers").__version__},
         check=functools.partial(check_transformers, model, tokenizer),
     )
@@ -217,8 +220,7 @@ def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
     found = config.to_dict()
     same = {f"decoder_{key}": (found.get(f"encoder_{key}"),) for key in ("attention_heads", "ffn_dim")}
     same |= {key: (found[key],) for key in _DERIVED & found.keys()}
-    stated = {key: settings[key] for key in _DERIVED & settings.keys()}
-    require(str(place), found | stated, known_settings(of) | same)
+    require(str(place), found | {key: settings[key] for key in _DERIVED & settings.keys()}, known_settings(of) | same)
     shape = {ours: found[theirs] for theirs, ours in SHAPES[of].items()}
     load_config({"model": shape}, place=str(place))  # checks bounds
     size = max(found["vocab_size"], found.get("decoder_vocab_size") or 0)
@@ -234,18 +236,27 @@ def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
     return config
 
 
+def _find_weights(folder: Path) -> list[Path]:
+    """The files with the weights in a folder, after their index if there is one.
+
+    Raises:
+        InputError: There are none, or the index is damaged.
+    """
+    first = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
+    if first is None:
+        raise InputError(f"{folder}: {' or '.join(_WEIGHTS)} is missing")
+    names = read_mapping(first)["weight_map"].values() if first.suffix == ".json" else ()
+    return [first, *(folder / require_name(name, place=str(first)) for name in dict.fromkeys(names))]
+
+
 def _map_weights(folder: Path) -> dict[str, Tensor]:
     """The weights in a folder. They are mapped into memory, so their shapes are known before they are read.
 
     Raises:
         InputError: There are none, or a file is damaged or unpacks into more than it has.
     """
-    first = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
-    if first is None:
-        raise InputError(f"{folder}: {' or '.join(_WEIGHTS)} is missing")
     weights: dict[str, Tensor] = {}
-    names = read_mapping(first)["weight_map"].values() if first.suffix == ".json" else [first.name]
-    for file in (folder / require_name(name, place=str(first)) for name in dict.fromkeys(names)):
+    for file in (file for file in _find_weights(folder) if file.suffix != ".json"):
         require_file(file)
         check_loading(file, size := file.stat().st_size)
         with reading(file):

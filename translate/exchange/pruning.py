@@ -66,7 +66,7 @@ def prune(
     forbidden = [[ids.get(rows[token]) for token in sequence] for sequence in search["forbidden_ids"]]
     is_left_out = languages and data["target_language"] not in languages  # what `forced_bos_token_id` names
     sections = foreign.sections | {
-        "data": data | {"languages": kept} | ({"target_language": UNKNOWN} if is_left_out else {}),
+        "data": data | ({"languages": kept} if known else {}) | ({"target_language": UNKNOWN} if is_left_out else {}),
         "decoding": search | {"forbidden_ids": [sequence for sequence in forbidden if None not in sequence]},
     }
     report = f"pruned from {len(foreign.target.rows):,} to {len(sides[1].rows):,} subwords"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from translate.config.languages import UNKNOWN
-from translate.data.tokenizer import SPACE, parse_model
+from translate.data.tokenizer import SPACE, is_sentinel, parse_model
 from translate.errors import InputError
 from translate.exchange.foreign import PretrainedParts, require_tied
 from translate.exchange.language_tokenizers import added_tokens, language_tags, read_tokenizer_settings, read_vocabulary
@@ -38,7 +38,8 @@ def describe_t5(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts:
         spm, known = folder / "spiece.model", {*vocabulary.subwords, *map(tag.format, languages)}
         pieces = (piece.piece for piece in parse_model(read_input(spm), name=str(spm)).pieces)
         if (lacking := next((piece for piece in pieces if piece not in known), None)) is not None:
-            raise InputError(f"{spm}: the other files do not have its subword {lacking!r}; copy all of them again")
+            hint = "let tokenizer_config.json say `extra_ids: 0`" if is_sentinel(lacking) else "copy all of them again"
+            raise InputError(f"{spm}: the other files do not have its subword {lacking!r}; {hint}")
     data: dict[str, Any] = {"source_language": UNKNOWN, "target_language": UNKNOWN}
     if languages:
         data["target_language"] = settings.target_lang if settings.target_lang in languages else UNKNOWN
