@@ -575,6 +575,13 @@ def test_a_full_disk(tmp_path: Path, num_bytes: int) -> None:
             assert str(output) in str(caught.value) and ".tmp" not in str(caught.value)
 
 
+def test_languages_may_be_given_to_a_pruned_model_that_names_none(tmp_path: Path) -> None:
+    write_lines(tmp_path / "text", toy_sentences(20, longest=5, draw=random.Random(3))[0])
+    given = ("data.language_tags=target", "data.languages=[de,en]")
+    folder = make_t5(tmp_path / "folder", "t5")
+    assert import_(folder, tmp_path / "run", *given, texts=[tmp_path / "text"]).config.data.languages == ("de", "en")
+
+
 def test_ids_in_lists_and_settings_that_are_null(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As other versions of transformers write them. `generate` begins with the start symbol of its own settings."""
     folder = make_t5(tmp_path / "folder", "t5")
@@ -590,6 +597,7 @@ def test_ids_in_lists_and_settings_that_are_null(tmp_path: Path, caplog: pytest.
         (lambda folder: (folder / "spiece.model").unlink(), "missing files: spiece.model"),
         (lambda folder: (folder / "spiece.model").write_bytes(b"no model"), "is damaged"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"no model"), "is damaged"),
+        (lambda folder: (folder / "config.json").unlink(), "is not the folder of a model"),
         (leave_out_head, "missing keys: lm_head.weight"),
         (
             lambda folder: change_weights(folder, **{"encoder.embed_tokens.weight": 0.1}),
