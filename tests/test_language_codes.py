@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.language_codes import find_language, standard_code
+from translate.language_codes import find_language, language_name, short_code, standard_code
 
 NLLB = ["deu_Latn", "eng_Latn", "zho_Hans", "zho_Hant", "arb_Arab", "acm_Arab", "nob_Latn", "pes_Arab", "prs_Arab"]
 NLLB += ["kor_Hang", "aka_Latn", "twi_Latn", "ace_Arab", "ace_Latn"]
@@ -46,6 +46,16 @@ def test_the_same_code_comes_first() -> None:
     assert [find_language(code, known) for code in ("DE", "de-AT", "DE-at")] == ["DE", "de-AT", "de-AT"]
     assert find_language("de", ["de-CH", "en"]) == "de-CH" and find_language("de-CH", ["de-AT"], or_wider=True) is None
     assert find_language("Klingon", ["klingon"]) == "klingon"  # not a code, but case does not count
+
+
+def test_locales_whose_region_says_nothing() -> None:
+    """Those of mBART, where XX is no region and AR stands for Arabic, not for Argentina."""
+    known = ["ar_AR", "cs_CZ", "de_DE", "en_XX", "pt_XX", "zh_CN"]
+    wanted = {"EN-US": "en_XX", "EN-GB": "en_XX", "PT-BR": "pt_XX", "ar-EG": "ar_AR", "DE": "de_DE", "zh-TW": None}
+    assert {code: find_language(code, known, or_wider=True) for code in wanted} == wanted
+    assert [short_code(code) for code in known] == ["ar", "cs", "de", "en", "pt", "zh"]
+    assert [short_code(code) for code in ("de_AT", "pt-BR", "zho_Hans")] == ["de-AT", "pt-BR", "zh-Hans"]
+    assert [language_name(code) for code in ("en_XX", "ar_AR")] == ["English", "Arabic"]
 
 
 @given(st.text(max_size=35))

@@ -45,13 +45,17 @@ def standard_code(code: str) -> str:
     return _read(code).standard
 
 
+def short_code(code: str) -> str:
+    """The standard code without the region of a locale that its language has by default, such as de for de_DE."""
+    return standard_code(find_language(code, [re.sub("_[A-Z]{2}$", "", code)]) or code)
+
+
 def language_name(code: str) -> str:
     """The English name of a language, such as Chinese (Traditional); the code itself if it is not known."""
     import langcodes
 
-    standard = standard_code(code)
     try:
-        name = langcodes.Language.get(standard).display_name()
+        name = langcodes.Language.get(standard_code(code)).display_name()
     except ValueError:
         return code
     return code if name.startswith("Unknown language") else name
@@ -90,6 +94,7 @@ def is_chinese(code: str) -> bool:
 def _read(code: str) -> _Code:
     import langcodes  # takes 0.1 s
 
+    code = re.sub("[-_]XX$|(?<=^ar)_AR$", "", code)  # mBART's en_XX names no region, and its ar_AR is not Argentina's
     try:
         standard, wide = (langcodes.standardize_tag(code, macro=macro) for macro in (False, True))
         language = langcodes.Language.get({"no": "nb"}.get(wide, wide))  # Norwegian is Bokmål by default

@@ -125,6 +125,19 @@ def test_a_text_goes_to_the_model_of_its_language(make_client: Any, runs: list[P
     assert nothing[0]["confidence"] < 1  # one of py3langid's 140
 
 
+def test_services_know_the_locales_of_mbart(make_client: Any, runs: list[Path], tmp_path: Path) -> None:
+    loaded = open_run(runs[0]).load_model()
+    data = loaded.config.data.model_copy(update={"source_language": "de_DE", "target_language": "en_XX"})
+    config = loaded.config.model_copy(update={"data": data})
+    client = make_client(paths=[write_run(tmp_path / "locales", config, loaded.tokenizers, loaded.model)])
+    for target in ("EN-US", "EN-GB", "en"):
+        answer = client.post("/v2/translate", json={"text": ["Ein Hund läuft über die Straße"], "target_lang": target})
+        assert answer.json()["translations"][0]["detected_source_language"] == "DE", answer.json()
+    listed = [(each["code"], each["name"]) for each in client.get("/languages").json()]
+    assert listed == [("de", "German"), ("en", "English")]
+    assert [each["language"] for each in client.get("/v2/languages?type=target").json()] == ["EN"]
+
+
 def test_languages_that_cannot_be_detected(make_client: Any, runs: list[Path], tmp_path: Path) -> None:
     loaded = open_run(runs[0]).load_model()
     data = loaded.config.data.model_copy(update={"source_language": "tlh"})

@@ -18,7 +18,7 @@ from translate.config.data import Direction, LanguageCode
 from translate.config.languages import UNKNOWN
 from translate.decoding.constraints.terminology import Terminology
 from translate.errors import InputError
-from translate.language_codes import find_language, language_name, standard_code
+from translate.language_codes import find_language, language_name, short_code
 from translate.lint.languages import rank_languages
 from translate.server import schema
 from translate.server.gate import NO_TOKEN, Access, Metrics
@@ -89,10 +89,8 @@ class DeepLRequest(BaseModel):
         for name, value in (self.model_extra or {}).items():
             if name not in _IGNORED and value not in (None, "", [], {}):
                 raise InputError(f"{name} is not supported; remove it")
-        names = ("`target_lang`", "`source_lang`")
-        model, direction, _ = await choose_model(
-            models, self.source_lang or "", self.target_lang, self.text, names=names
-        )
+        languages, names = (self.source_lang or "", self.target_lang), ("`target_lang`", "`source_lang`")
+        model, direction, _ = await choose_model(models, *languages, self.text, names=names)
         return model, direction, await model.terminology(glossaries.terms(self.glossary_id, direction))
 
 
@@ -167,7 +165,7 @@ def detect_languages(models: Iterable[ServedModel], text: str) -> dict[str, floa
     best, scale = max(ranked.values()), math.sqrt(len(text.encode(errors="replace")) or 1)
     weights = {code: math.exp((score - best) / scale) for code, score in ranked.items()}
     served = (code for model in models for code in (*model.languages.sources, *model.languages.targets))
-    codes = dict.fromkeys(map(standard_code, served))
+    codes = dict.fromkeys(map(short_code, served))
     found = {code: find_language(code, weights, or_wider=True) for code in codes}
     percents = {code: 100 * weights[known] / sum(weights.values()) for code, known in found.items() if known}
     return dict(sorted(percents.items(), key=lambda pair: -pair[1]))
@@ -222,8 +220,8 @@ def add_paths(
         targets: dict[str, dict[str, None]] = {}
         for known in (model.languages for model in models.values()):
             for code in (*known.sources, *known.targets):
-                to = map(standard_code, known.targets_of(code))
-                targets.setdefault(standard_code(code), {}).update(dict.fromkeys(to))
+                to = map(short_code, known.targets_of(code))
+                targets.setdefault(short_code(code), {}).update(dict.fromkeys(to))
         return [
             {"code": code, "name": language_name(code), **({"targets": list(to)} if len(to) <= _MOST_TARGETS else {})}
             for code, to in targets.items()
@@ -251,7 +249,7 @@ def add_paths(
         copied = rf"<({'|'.join(names) or '(?!)'})(?=[\s/>])"
         given = [re.sub(copied, rf"<\1{_COPIED}", text) if is_html else text for text in question.text]
         found = await _translate_texts(request, model, direction, given, **how, terminology=terminology)
-        source = "" if direction.source == UNKNOWN else standard_code(direction.source).upper()
+        source = "" if direction.source == UNKNOWN else short_code(direction.source).upper()
         return {
             "translations": [
                 {"detected_source_language": source, "text": text.replace(_COPIED, ""), "billed_characters": len(given)}
@@ -269,7 +267,7 @@ def add_paths(
         side = type or (await request.form()).get("type") or "source"  # DeepL's own client puts the type into a form
         served = [model.languages for model in models.values()]
         codes = [code for known in served for code in (known.targets if side == "target" else known.sources)]
-        listed = dict.fromkeys(map(standard_code, codes))
+        listed = dict.fromkeys(map(short_code, codes))
         return [{"language": code.upper(), "name": language_name(code), "supports_formality": False} for code in listed]
 
     @app.get("/v2/usage", responses=schema.example({"character_count": 15, "character_limit": 10**12}))
@@ -301,7 +299,7 @@ async def libretranslate(
 
 
 def _detected(code: str, percents: float) -> dict[str, Any]:
-    return {"language": standard_code(code), "confidence": round(percents, 1)}
+    return {"language": short_code(code), "confidence": round(percents, 1)}
 
 
 async def _translate_texts(

@@ -22,7 +22,7 @@ from translate.config.languages import Languages
 from translate.decoding.constraints.terminology import collect_terms
 from translate.errors import InputError
 from translate.files import read_json
-from translate.language_codes import find_language, standard_code
+from translate.language_codes import find_language, short_code
 from translate.server import schema
 
 _MOST, _MOST_CHARACTERS = 1_000, 10_000_000  # of all glossaries together
@@ -132,7 +132,7 @@ def add_paths(app: FastAPI, glossaries: Glossaries, models: Iterable[Languages])
     @app.get("/v2/glossary-language-pairs", responses=schema.example({"supported_languages": [_PAIR]}))
     async def pairs() -> dict[str, Any]:
         """The languages of the models, for DeepL's glossaries."""
-        pairs = [map(standard_code, pair) for known in models for pair in known.directions]
+        pairs = [map(short_code, pair) for known in models for pair in known.directions]
         return {"supported_languages": [dict(zip(_PAIR, pair, strict=True)) for pair in pairs]}
 
     @app.post("/v2/glossaries", status_code=201, responses=schema.example(_EXAMPLE, status=201))
