@@ -262,6 +262,16 @@ def test_a_pruned_vocabulary(trained: Trained, tmp_path: Path, caplog: pytest.Lo
     assert again.tokenizers.source.all_pieces == pruned.tokenizers.source.all_pieces
 
 
+def test_the_first_language_may_be_left_out(tmp_path: Path) -> None:
+    """Also where transformers joins most of the texts that are compared into subwords that are left out."""
+    write_lines(tmp_path / "text", ["e n r s t"])
+    folder, texts = make_t5(tmp_path / "folder", "madlad"), [tmp_path / "text"]
+    run = import_(folder, tmp_path / "run", keep_languages=["en", "fr"])
+    assert run.config.data.languages == ("en", "fr")
+    small = import_(folder, tmp_path / "small", keep_languages=["en", "fr"], texts=texts)
+    assert small.tokenizers.source.vocab_size < run.tokenizers.source.vocab_size
+
+
 @pytest.mark.parametrize(
     ("activation", "settings"),
     [

@@ -178,7 +178,7 @@ def check_text(
     """
     source_rows, rows = (vocabulary.rows for vocabulary in vocabularies)
     source_ids = {row: token for token, row in enumerate(source_rows) if token != BOS_ID}
-    names = (name.removeprefix(SPACE) for name in vocabularies[0].subwords)
+    names = (name.removeprefix(SPACE) for name in vocabularies[0].names)
     tags = [f"{name} " for name in names if re.fullmatch(">>.*|<2[a-z]{2,3}>", name)][:1]
     before = choose_language(tokenizer, tokenizers.source)
     unread = [vocabulary.symbols | vocabulary.added | {*tokenizer.all_special_tokens} for vocabulary in vocabularies]
