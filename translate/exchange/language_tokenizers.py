@@ -199,10 +199,11 @@ def check_text(
         for tag in ("", *tags):
             theirs, ours = split(tag + source)
             if theirs != ours and type(tokenizer).__name__ == "T5Tokenizer":
-                different.append(source)
                 pieces = SentencePieceProcessor(model_file=tokenizer.vocab_file).encode(source, out_type=str)
                 own = [*tokenizer(tag)["input_ids"][:-1], *tokenizer.convert_tokens_to_ids(pieces)]
-                theirs = [*map(source_ids.get, own), theirs[-1]]
+                own = [*map(source_ids.get, own), theirs[-1]]
+                different += [source] if theirs != own else []
+                theirs = own
             # Their tokenizer may join our subwords into one that was pruned.
             is_same = is_same and (None in theirs or theirs == ours)
         if not is_same:
