@@ -66,6 +66,16 @@ def test_a_source_tag_is_one_subword_and_changes_no_other_text(kind: str, normal
     assert new.encode_lines([f"<ft> {line}" for line in LINES], num_threads=2)[7] == [size + 1, *old.encode(LINES[7])]
 
 
+@pytest.mark.parametrize("vocabulary", ["joint", "separate"])
+def test_a_target_tag_is_a_single_token_where_the_vocabulary_has_it_without_a_space(vocabulary: str) -> None:
+    before = make("unigram", byte_fallback=True, vocabulary=vocabulary, add_pieces=("<2de>",))
+    assert len(before.target.tag_ids("<2de>")) == 2 and add_tags(before, ["<2de>"], []) == before
+    after = add_tags(before, [], ["<2de>"])
+    assert after.target.tag_ids("<2de>") == [before.target.vocab_size] and add_tags(after, [], ["<2de>"]) == after
+    for line in [*OTHERS[:50], "a<2de> b"]:
+        assert after.target.encode(line) == before.target.encode(line)
+
+
 def test_separate_vocabularies_get_what_their_side_needs() -> None:
     before = make("bpe", byte_fallback=False, vocabulary="separate")
     after = add_tags(before, ["<bt>"], [])

@@ -42,12 +42,13 @@ def extend_tokenizers(
 def add_tags(tokenizers: Tokenizers, source_tags: Sequence[str], target_tags: Sequence[str]) -> Tokenizers:
     """Add an entry for each tag of a corpus or a language; all other text is segmented as before.
 
-    A joint vocabulary gets the tags of both sides.
+    A joint vocabulary gets the tags of both sides. The tag of a target is a single token, because decoding begins with
+    one. A source tag may be two, if the vocabulary has it without the space.
 
     Raises:
         InputError: The tokenizer does not read a tag as one subword.
     """
-    return _extend_sides(tokenizers, _add_tags, source_tags, target_tags)
+    return _extend_sides(tokenizers, partial(_add_tags, single=target_tags), source_tags, target_tags)
 
 
 def _extend_sides(
@@ -63,8 +64,9 @@ def _extend_sides(
     return Tokenizers(new_source, new_source if source is target else add(target, of_target), vocabulary)
 
 
-def _add_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
-    new = [f"{SPACE}{tag}" for tag in tags if tokenizer.tag_id(tag) is None]  # SentencePiece begins words with a space
+def _add_tags(tokenizer: Tokenizer, tags: Sequence[str], *, single: Sequence[str]) -> Tokenizer:
+    missing = (tag for tag in tags if tag in single or tokenizer.tag_id(tag) is None)
+    new = [f"{SPACE}{tag}" for tag in missing]  # SentencePiece begins words with a space
     tagged, rest = add_pieces(tokenizer, new, ()), tokenizer.encode("a")
     for tag in tags:
         if (found := tagged.encode(f"{tag} a")) != [*tagged.tag_ids(tag), *rest]:

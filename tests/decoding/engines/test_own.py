@@ -13,7 +13,9 @@ from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import EOS_ID
 from translate.decoding import Request, Translator
 from translate.decoding.engines import own
+from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
+from translate.decoding.request import SearchInput
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch
 from translate.errors import InputError, RunError
@@ -41,6 +43,14 @@ def test_a_prefix_is_kept_whatever_the_limit(toy: Toy, translator: MakeTranslato
     model = random_model(toy.tokenizers, positions="learned", max_positions=len(ids)).eval()
     with pytest.raises(InputError, match=f"^line 2: the prefix has {len(ids)} tokens, .* for {len(ids) - 1}: shorten"):
         Translator(model, toy.tokenizers, DecodingConfig()).translate(["Hund", Request("Hund", prefix=prefix)])
+
+
+def test_a_tag_of_two_tokens_is_refused(toy: Toy) -> None:
+    """As runs of earlier versions may have; the rows of the batch would begin with tokens of other sentences."""
+    inputs = [SearchInput(line, 0, "Hund", [5], False, start_ids=(6, 7)) for line in range(2)]
+    engine = OwnEngine(toy.model, toy.tokenizers.target)
+    with pytest.raises(RunError, match="tag of a target language has several tokens"):
+        engine.search(SearchJob(inputs, DecodingConfig(), on_found=print))
 
 
 def test_forbidden_words_are_not_there(toy: Toy, translator: MakeTranslator) -> None:

@@ -109,6 +109,8 @@ class OwnEngine:
         inputs, config, device = job.inputs, job.config, self.model.device
         source_lengths = torch.tensor([len(given.source_ids) + 1 for given in inputs])
         tags = [token for given in inputs for token in given.start_ids]  # one for each input, or none at all
+        if len(tags) not in (0, len(inputs)):
+            raise RunError("the tag of a target language has several tokens in this run's vocabulary: train it again")
         limit = self.position_limit and self.position_limit - bool(tags)
         prefix_tokens = torch.tensor([len(given.prefix_ids) for given in inputs])
         max_lengths = maximum_lengths(
