@@ -7,6 +7,7 @@ import pytest
 from harness import TAGS, Toy, assert_same, write_run
 
 import translate
+from translate.config.languages import Languages
 from translate.data.batching import EncodedPair
 from translate.decoding import Request
 from translate.decoding.loading import load_own_translator, load_translator
@@ -136,6 +137,22 @@ def test_an_ensemble_has_the_tags_and_all_directions_of_the_first(
     options = {"precision": "fp32", "engine": "translate"}
     alone, together = (load_translator(both.path, options=options, ensemble=other) for other in ([], [both.path]))
     assert_same(together.translator.translate(lines), alone.translator.translate(lines))
+
+
+def test_an_ensemble_looks_up_each_source_once(both: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 30 languages; MADLAD has 419, and a look-up for each pair of them would take seconds."""
+    languages = ("de", "en", *(f"a{letter}{other}" for letter in "bcdefgh" for other in "stuv"))
+    config = both.config.model_copy(update={"data": both.config.data.model_copy(update={"languages": languages})})
+    path = write_run(tmp_path / "many", config, both.tokenizers, both.model)
+    asked, targets_of = list[str](), Languages.targets_of
+
+    def count(self: Languages, source: str) -> list[str]:
+        asked.append(source)
+        return targets_of(self, source)
+
+    monkeypatch.setattr(Languages, "targets_of", count)
+    load_translator(path, ensemble=[path], options={"engine": "translate"})
+    assert len(asked) < 3 * len(languages)
 
 
 def test_records_name_the_languages_only_where_there_is_a_choice(both: Toy, toy: Toy) -> None:

@@ -152,10 +152,9 @@ def _load_other(other: SavedRun, first: SavedRun, config: DecodingConfig, *, che
                 " the same; train both with one tokenizer (tokenizer.source_model, tokenizer.target_model)"
             )
     ours, theirs = first.languages, other.languages
-    directions = [(source, target) for source in ours.sources for target in ours.targets_of(source)]
     are_known = UNKNOWN not in {*ours.sources, *ours.targets, *theirs.sources, *theirs.targets}
-    missing = [to for from_, to in directions if are_known and to not in theirs.targets_of(from_)]
-    if missing or ours.tags_of(ours.usual) != theirs.tags_of(ours.usual):
+    missing = any({*ours.targets_of(source)} - {*theirs.targets_of(source)} for source in ours.sources)
+    if (are_known and missing) or ours.tags_of(ours.usual) != theirs.tags_of(ours.usual):
         raise InputError(
             f"{other} translates {theirs}, and {first} {ours}: models that decode together must have all directions of"
             " the first, and the same data.language_tags and data.language_tag"
