@@ -15,6 +15,7 @@ from translate.config.yaml import shown_path
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.fingerprint import fingerprint
+from translate.language_codes import find_language
 from translate.model import Transformer
 from translate.runs.directory import Checkpoint
 from translate.runs.metrics import read_metrics
@@ -89,8 +90,7 @@ def check_languages(config: Config, base: Languages, *, run: Path) -> None:
     """
     known = sorted({*(base.sources if base.tags == "both" else ()), *base.targets})  # those with a tag
     added = config.tokenizer.add_languages
-    directions = Languages(config.data).directions
-    codes = {code for languages in directions for code in (languages if base.tags == "both" else languages[1:])}
+    codes = {code for pair in Languages(config.data).directions for code in (pair if base.tags == "both" else pair[1:])}
     if added and not base.tags:
         raise InputError(
             f"tokenizer.add_languages: training.initialize_from = {run} has no language tags to add to; leave it out,"
@@ -104,10 +104,11 @@ def check_languages(config: Config, base: Languages, *, run: Path) -> None:
         )
     codes |= {*config.data.languages}
     for code in sorted({*(codes - added.keys()), *filter(None, added.values())} - {*known}) if base.tags else ():
+        same = find_language(code, known)
         raise InputError(
             f"training.initialize_from = {run} does not know the language {code}; it knows"
-            f" {list_some(known, near=code)}. Correct the code (of data or of a corpus), or add a language"
-            f" with 'tokenizer.add_languages={{{code}: RELATED}}'"
+            f" {list_some(known, near=code)}. Correct the code (of data or of a corpus){f' to {same}' if same else ''},"
+            f" or add a language with 'tokenizer.add_languages={{{code}: RELATED}}'"
         )
 
 
