@@ -12,7 +12,9 @@ from harness import TAGS, MakeTranslator, Toy, assert_same, random_model, tiny_c
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.decoding import Request, Translation, Translator, ranking, translator
 from translate.decoding.constraints.phrases import encode_phrase
-from translate.decoding.engines.ctranslate2 import missing_settings
+from translate.decoding.engines.ctranslate2 import CTranslate2Engine, missing_settings
+from translate.decoding.engines.engine import SearchJob
+from translate.decoding.engines.own import OwnEngine
 from translate.decoding.loading import load_translator
 from translate.errors import InputError
 
@@ -297,6 +299,31 @@ def test_a_search_ends_with_what_its_check_raises(toy: Toy, make: MakeTranslator
     with pytest.raises(InterruptedError):
         list(translator.translate_stream(toy.sources[:12], on_translated=found.__setitem__, check=check))
     assert len(calls) == 4 and len(found) <= 3
+
+
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_a_limit_far_above_the_translations(
+    toy: Toy, make: MakeTranslator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beam_size: int
+) -> None:
+    """As T5 has. Even if the search can be cancelled, our own has few lines left, or those that a model never ends."""
+    settings = {"beam_size": beam_size, "max_length_factor": 0.0, "max_length_constant": 200}
+    endless = random_model(toy.tokenizers, output_bias=True).eval()
+    with torch.no_grad():
+        endless.output.bias[EOS_ID] = -99.0
+    write_run(tmp_path / "run", tiny_config(model=endless.config.model_dump()), toy.tokenizers, endless)
+    for path, model, lines in ((toy.path, toy.model, toy.sources[:12]), (tmp_path / "run", endless, toy.sources[:3])):
+        translator, left = make(path, **settings), list[int]()
+        expected = Translator(model, toy.tokenizers, translator.config).translate(lines)
+        if is_theirs := isinstance(translator.engine, CTranslate2Engine):
+            own = translator.engine.own
+
+            def search(job: SearchJob, own: OwnEngine = own, left: list[int] = left) -> None:
+                left.append(len(job.inputs))
+                OwnEngine.search(own, job)
+
+            monkeypatch.setattr(own, "search", search)
+        assert_same(list(translator.translate_stream(lines, check=lambda: None)), expected)
+        assert not is_theirs or (sum(left) < 6 if model is toy.model else sum(left) == 3)
 
 
 @pytest.mark.parametrize("fond_of", [PAD_ID, BOS_ID])

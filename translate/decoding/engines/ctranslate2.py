@@ -116,26 +116,28 @@ class CTranslate2Engine:
 
         Our own search translates sentences that have constraints or too many tokens, for the converted model or for a
         job that can be cancelled, and those that CTranslate2 has searched differently: a batch has one maximum length,
-        the largest of its sentences, so a sentence that has reached its own may have gone too far; and CTranslate2 may
-        generate symbols that ours never does.
+        the largest of its sentences, so a sentence that has reached its own may have gone too far, and one that has
+        reached the batch's before its own may have stopped too early; and CTranslate2 may generate symbols that ours
+        never does.
         """
         inputs, config = job.inputs, job.config
         lengths = [len(given.source_ids) + 1 for given in inputs]
         num_start = max((len(given.start_ids) for given in inputs), default=0)  # the same for all
         limit = self.position_limit and self.position_limit - num_start
         limits = maximum_lengths(torch.tensor(lengths), config, position_limit=limit).tolist()
-        most = position_limit(self.model.config, "ctranslate2") or math.inf
-        if job.check is not None:
+        most, caps = position_limit(self.model.config, "ctranslate2") or math.inf, limits
+        if job.check is not None:  # the few translations that are longer than usual are searched again
             most = min(most, _MOST_TOKENS // config.beam_size)
+            caps = [min(limit, 2 * length + 20) for limit, length in zip(limits, lengths, strict=True)]
         fitting = [
             index
             for index, given in enumerate(inputs)
-            if given.is_free and max(lengths[index], limits[index] + num_start) <= most
+            if given.is_free and max(lengths[index], caps[index] + num_start) <= most
         ]
         ours = [index for index in set(range(len(inputs))).difference(fitting) if inputs[index].has_words]
         penalties = build_scoring(config).penalty(torch.arange(max(limits, default=0) + 2)).tolist()
         batches = self._batches(job, fitting, lengths)
-        submitted = ((batch, self._submit(job, batch, max(limits[index] for index in batch))) for batch in batches)
+        submitted = ((batch, self._submit(job, batch, max(caps[index] for index in batch))) for batch in batches)
         # Queued batches cannot be cancelled, so CTranslate2 gets only enough to keep its workers busy.
         waiting = deque(itertools.islice(submitted, 2 * (config.workers or torch.get_num_threads())))
         while waiting:
@@ -143,7 +145,7 @@ class CTranslate2Engine:
                 job.check()
             batch, results = waiting.popleft()
             waiting.extend(itertools.islice(submitted, 1))
-            longest = max(limits[index] for index in batch)
+            longest = max(caps[index] for index in batch)
             found: dict[int, list[Hypothesis]] = {}
             for index, waited in zip(batch, results, strict=True):
                 try:
@@ -152,10 +154,11 @@ class CTranslate2Engine:
                     hint = f"Lower decoding.batch_tokens, or remove {self.folder}, to convert the run again"
                     raise RunError(f"CTranslate2 cannot translate: {error}. {hint}") from error
                 hypotheses = [pieces[num_start:] for pieces in result.hypotheses]
+                reached, limit = max(map(len, hypotheses)), limits[index]
                 if self._has_scores(config):
-                    scores, is_other = result.scores, max(map(len, hypotheses)) >= limits[index] < longest
+                    scores, is_other = result.scores, limit != longest and reached >= min(limit, longest)
                 else:  # greedy: the tokens before its own maximum would be the same
-                    hypotheses, scores, is_other = [hypotheses[0][: limits[index]]], [math.nan], False
+                    hypotheses, scores, is_other = [hypotheses[0][:limit]], [math.nan], reached >= longest < limit
                 is_other = is_other or not self._never.isdisjoint(itertools.chain(*hypotheses))
                 if ranked := [] if is_other else self._rank(hypotheses, scores, penalties, config, num_start):
                     found[index] = ranked
@@ -219,8 +222,7 @@ class CTranslate2Engine:
         penalty. They are no longer than the longest that it returns, and are assumed to be no shorter than the
         shortest. Its lengths include the start tokens.
         """
-        alpha = length_power(config)
-        ranked = []
+        alpha, ranked = length_power(config), list[Hypothesis]()
         for pieces, their_score in zip(hypotheses, scores, strict=True):
             ids, log_prob = [self._ids[piece] for piece in pieces], their_score * (len(pieces) + num_start) ** alpha
             is_ended = ids[-1] == EOS_ID
