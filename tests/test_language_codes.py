@@ -48,6 +48,12 @@ def test_the_same_code_comes_first() -> None:
     assert find_language("Klingon", ["klingon"]) == "klingon"  # not a code, but case does not count
 
 
+def test_a_romanised_text_is_not_in_the_language_as_it_is_usually_written() -> None:
+    wanted = {"hi-Latn": None, "zh_Latn": None, "zh-Hant": "zh", "sr": "sr_Latn", "ms-Arab": None, "hi-IN": "hi"}
+    known = ["hi", "zh", "sr_Latn", "ms"]
+    assert {code: find_language(code, known, or_wider=True) for code in wanted} == wanted
+
+
 def test_locales_whose_region_says_nothing() -> None:
     """Those of mBART, where XX is no region and AR stands for Arabic, not for Argentina."""
     known = ["ar_AR", "cs_CZ", "de_DE", "en_XX", "pt_XX", "zh_CN"]

@@ -25,7 +25,7 @@ def find_language(code: str, known: Collection[str], *, or_wider: bool = False) 
     """The known code that means the same language, or the nearest of its variants, such as de-AT for de.
 
     Args:
-        or_wider: Whether a code for more than was asked for will do too, such as en for en-GB.
+        or_wider: Whether a code for more than was asked for will do too, such as en for en-GB, but not hi for hi-Latn.
     """
     if code in known:
         return code
@@ -34,7 +34,8 @@ def find_language(code: str, known: Collection[str], *, or_wider: bool = False) 
     wanted, distances = _read(code), {}
     for each in known:
         found = _read(each)
-        if wanted.full == found.full or wanted.parts < found.parts or (or_wider and wanted.parts > found.parts):
+        is_wider = wanted.parts > found.parts and "Latn" not in wanted.full ^ found.full  # else a romanised text
+        if wanted.full == found.full or wanted.parts < found.parts or (or_wider and is_wider):
             narrow = {one.standard.partition("-")[0] for one in (wanted, found)}  # both tw and ak are a part of ak
             distances[each] = (len(wanted.full ^ found.full), len(narrow))
     return min(distances, key=lambda each: distances[each], default=None)

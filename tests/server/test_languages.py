@@ -125,6 +125,17 @@ def test_a_text_goes_to_the_model_of_its_language(make_client: Any, runs: list[P
     assert nothing[0]["confidence"] < 1  # one of py3langid's 140
 
 
+def test_romanised_texts_are_other_languages(make_client: Any, both: Path, tmp_path: Path) -> None:
+    loaded = open_run(both).load_model()
+    data = loaded.config.data.model_copy(update={"languages": ("hi", "hi_Latn", "en")})
+    config = loaded.config.model_copy(update={"data": data})
+    client = make_client(paths=[write_run(tmp_path / "hindi", config, loaded.tokenizers, loaded.model)])
+    found = client.post("/detect", json={"q": "यह एक कुत्ता है और वह घर के सामने दौड़ रहा है"}).json()
+    assert found[0]["language"] == "hi" and "hi-Latn" not in [each["language"] for each in found]
+    same = client.post("/translate", json={"q": "कुत्ता", "source": "hi", "target": "hi"})
+    assert same.status_code == 400 and "hi to hi" in same.json()["error"]
+
+
 def test_services_know_the_locales_of_mbart(make_client: Any, runs: list[Path], tmp_path: Path) -> None:
     loaded = open_run(runs[0]).load_model()
     data = loaded.config.data.model_copy(update={"source_language": "de_DE", "target_language": "en_XX"})

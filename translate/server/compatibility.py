@@ -165,8 +165,7 @@ def detect_languages(models: Iterable[ServedModel], text: str) -> dict[str, floa
     best, scale = max(ranked.values()), math.sqrt(len(text.encode(errors="replace")) or 1)
     weights = {code: math.exp((score - best) / scale) for code, score in ranked.items()}
     served = (code for model in models for code in (*model.languages.sources, *model.languages.targets))
-    codes = dict.fromkeys(map(short_code, served))
-    found = {code: find_language(code, weights, or_wider=True) for code in codes}
+    found = {code: find_language(code, weights, or_wider=True) for code in dict.fromkeys(map(short_code, served))}
     percents = {code: 100 * weights[known] / sum(weights.values()) for code, known in found.items() if known}
     return dict(sorted(percents.items(), key=lambda pair: -pair[1]))
 
@@ -193,7 +192,7 @@ async def choose_model(
             known = model.languages
             code = wanted and find_language(wanted, known.sources, or_wider=True)
             targets = known.targets_of(code) if code else known.targets if is_any and not wanted else []
-            if to := find_language(target, targets, or_wider=True):
+            if (to := find_language(target, known.targets, or_wider=True)) in targets:
                 return model, model.choose(to, code, names=names), percents.get(wanted or "", 0.0)
     available = ", ".join(dict.fromkeys(str(model.languages) for model in models.values()))
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {available}")
