@@ -79,7 +79,8 @@ def test_a_new_language_begins_as_a_related_one(config: Config, lines: list[str]
     assert torch.equal(table[-1], table[german[0]]) and not torch.equal(table[-2], table[german[0]])
     for key, value, unknown in (
         ("data.target_language", "eng", r"eng; it knows de, en\. Correct .* to en, "),
-        ("data.target_language", "fr", r"fr; it knows de, en\. Correct .*corpus\), .*add_languages={fr:"),
+        ("data.target_language", "fr", r"fr; it knows de, en\. Correct .*add_languages={fr:"),
+        ("data.target_language", "und", r"und; it knows de, en\. Name source_language and target_language"),
         ("tokenizer.add_languages", {"gsw": "deu"}, r"deu; it knows de, en\. Correct .* to de, "),
     ):
         with pytest.raises(InputError, match=f"does not know the language {unknown}"):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from translate.config.inherit import check_agreement
-from translate.config.languages import Languages, list_some
+from translate.config.languages import UNKNOWN, Languages, list_some
 from translate.config.schema import Config
 from translate.config.yaml import shown_path
 from translate.data.tokenizer import Tokenizers
@@ -104,11 +104,13 @@ def check_languages(config: Config, base: Languages, *, run: Path) -> None:
         )
     codes |= {*config.data.languages}
     for code in sorted({*(codes - added.keys()), *filter(None, added.values())} - {*known}) if base.tags else ():
-        same = find_language(code, known)
+        to = f" to {same}" if (same := find_language(code, known)) else ""
+        advice = f"Correct the code{to}, or add a language with 'tokenizer.add_languages={{{code}: RELATED}}'"
+        if code == UNKNOWN:
+            advice = "Name source_language and target_language of each corpus"
         raise InputError(
             f"training.initialize_from = {run} does not know the language {code}; it knows"
-            f" {list_some(known, near=code)}. Correct the code (of data or of a corpus){f' to {same}' if same else ''},"
-            f" or add a language with 'tokenizer.add_languages={{{code}: RELATED}}'"
+            f" {list_some(known, near=code)}. {advice}"
         )
 
 
