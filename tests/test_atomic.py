@@ -1,6 +1,7 @@
 """Files appear whole or not at all, whatever happens to the disk or the process meanwhile."""
 
 import os
+import re
 from pathlib import Path
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from translate.atomic import (
 )
 from translate.errors import InputError, RunError
 from translate.files import protect_inputs, remember_folder
+from translate.model.device import OutOfMemory
 from translate.runs.lock import hold_lock
 
 
@@ -253,6 +255,12 @@ def test_a_folder_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     with atomic_folder(out):
         pass
     assert names(out.parent) == {"out"}
+
+
+def test_an_error_about_a_temporary_folder_keeps_its_class_and_names_the_folder(tmp_path: Path) -> None:
+    message = f"^{re.escape(str(tmp_path / 'new'))}/x is too large$"
+    with pytest.raises(OutOfMemory, match=message), atomic_folder(tmp_path / "new") as folder:
+        raise OutOfMemory(f"{folder}/x is too large")
 
 
 def test_a_copy_by_hard_links_does_not_grow(tmp_path: Path) -> None:

@@ -92,7 +92,8 @@ def check_new_folder(path: Path, *, purpose: str) -> None:
 
 def _existing_parent(path: Path) -> Path:
     """The nearest folder above a path that exists. `atomic_folder` makes the others at the end."""
-    return next(parent for parent in Path(os.path.realpath(path)).parents if os.path.exists(parent))
+    real = Path(os.path.realpath(path))
+    return next(filter(os.path.exists, real.parents), Path(real.anchor))  # there may be no such drive
 
 
 @contextlib.contextmanager
@@ -122,7 +123,8 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
             temporary.rename(path)
             sync(path.parent)
         except RunError as error:  # of a file in the temporary folder
-            raise RunError(str(error).replace(str(temporary), str(folder))) from error
+            error.args = (str(error).replace(str(temporary), str(folder)),)
+            raise
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise FileExistsError(error.errno, "another program has written this folder", str(folder)) from error

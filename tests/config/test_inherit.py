@@ -163,3 +163,10 @@ def test_what_is_not_a_run(load: Load, tmp_path: Path, name: str, word: str) -> 
         load(f"training.initialize_from={name}")
     assert in_order(str(error.value), f"initialize_from = {name} (command line)", word.format(here=tmp_path))
     assert load(f"training.initialize_from={name}", required=False).config.training.initialize_from == Path(name)
+
+
+def test_layers_of_a_run_that_is_not_there_are_not_counted(load: Load) -> None:
+    frozen = ("training.freeze=[encoder.6-11]", "training.initialize_from=runs/deep")
+    assert load(*frozen, required=False).config.training.freeze == ("encoder.6-11",)
+    with pytest.raises(InputError, match="begins with the smaller number"):
+        load("training.freeze=[encoder.11-6]", frozen[1], required=False)

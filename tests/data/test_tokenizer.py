@@ -19,6 +19,7 @@ from translate.data.tokenizer import (
     WHOLE_PARTS,
     Tokenizer,
     Tokenizers,
+    is_sentinel,
     load_tokenizers,
     prepare_tokenizers,
     read_tokenizer,
@@ -229,3 +230,10 @@ def test_models_that_do_not_serve(tmp_path: Path, german: list[str]) -> None:
 def test_an_added_piece_with_the_name_of_a_sentinel_can_be_generated(german: list[str]) -> None:
     tokenizer = train_tokenizer(german, settings(add_pieces=["<extra_id_0>"]))
     assert "<extra_id_0>" in tokenizer.all_pieces and tokenizer.never_generated == [PAD_ID, BOS_ID]
+
+
+def test_pieces_that_stand_for_no_text() -> None:
+    symbols = ["<extra_id_7>", "▁<extra_id_99>", "<unnamed_250111>", "madeupword0000", "madeupword128104"]
+    assert [
+        piece for piece in (*symbols, "madeupword", "▁madeupword128104", "extra_id_7") if is_sentinel(piece)
+    ] == symbols

@@ -4,6 +4,7 @@ Sections are frozen data and do not know the classes that they configure. The do
 documentation, from which docs/config.md and the help of options are generated.
 """
 
+import os
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -410,7 +411,8 @@ class Config(Section):
         for part in [part for part in self.training.freeze if "." in part]:
             stack, numbers = part.split(".")
             count, ends = getattr(self.model, f"num_{stack}_layers"), [*map(int, numbers.split("-"))]
-            if not ends[0] <= ends[-1] < count:
+            base = self.training.initialize_from  # which has the model's sizes
+            if ends[0] > ends[-1] or (ends[-1] >= count and (base is None or os.path.exists(base))):
                 has = f"the {stack} has layers 0 to {count - 1} (model.num_{stack}_layers = {count})"
                 raise ValueError(f"training.freeze = {part}: {has}, and a range begins with the smaller number")
         limits = {f"data.{name}": getattr(self.data, name) for name in ("max_source_tokens", "max_target_tokens")}

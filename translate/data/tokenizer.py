@@ -72,7 +72,7 @@ def is_sentinel(piece: str) -> bool:
 
     The last kind has fairseq's name, which version 0.13 gave to such a piece.
     """
-    return re.fullmatch(r"▁?<extra_id_\d+>|<unnamed_\d+>|madeupword\d{4}", piece) is not None
+    return re.fullmatch(r"▁?<extra_id_\d+>|<unnamed_\d+>|madeupword\d{4,}", piece) is not None
 
 
 class Tokenizer:

@@ -142,7 +142,7 @@ def require_tied(folder: Path, model: Any, *names: str) -> None:
         InputError: The files have different ones.
     """
     if len({id(model.get_parameter(name)) for name in names}) > 1:
-        raise InputError(f"{folder}: {' and '.join(names)} differ, and a run has one matrix for both")
+        raise InputError(f"{folder}: {' and '.join(names)} differ, and a run has one matrix for them")
 
 
 def warn_of_lost(

@@ -173,8 +173,8 @@ def _fill(model: Transformer, foreign: ForeignModel) -> None:
         if name not in weights:
             raise InputError(f"the weight {name} is missing")
         theirs = weights.pop(name)
-        if not theirs.sum().isfinite():
-            place = foreign.files[0].parent
+        if not torch.stack(theirs.aminmax()).isfinite().all():
+            place = foreign.sentencepiece[0].parent
             raise InputError(f"{place}: the weight {name} has a number that is infinite or not a number")
         if tokens is not None:
             vocabulary = foreign.source if tokens == "source" else foreign.target

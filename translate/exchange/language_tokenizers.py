@@ -77,7 +77,7 @@ def read_tokenizer_settings(folder: Path) -> TokenizerSettings:
     """
     file, model = folder / "tokenizer_config.json", read_json(folder / "config.json", dict[str, Any])
     settings = read_json(file, TokenizerSettings) if file.is_file() else TokenizerSettings()
-    usual, *others = _CLASSES.get(model.get("model_type"), ("MarianTokenizer",))
+    usual, *others = _CLASSES.get(str(model.get("model_type")), ("MarianTokenizer",))
     name = str(settings.tokenizer_class or model.get("tokenizer_class") or usual).removesuffix("Fast")
     if usual == "MarianTokenizer" or (usual == "T5Tokenizer" and name in _T5_CLASSES):
         name = usual

@@ -28,7 +28,8 @@ def describe_m2m100(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts
             f"{folder}: decoder_start_token_id = {start} is the tag of a language, and a run begins each"
             f" target with one symbol for all languages; only models that begin with </s> ({end}) can be imported"
         )
-    require_tied(folder, model, "model.encoder.embed_tokens.weight", "lm_head.weight")
+    of_stacks = [f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]
+    require_tied(folder, model, *of_stacks, "lm_head.weight")
     tags = {f"{SPACE}{tag.format(code)}": row for code, row in languages.items()}
     vocabulary = read_vocabulary(folder, model, tokenizer, tags)
     data = {"source_language": UNKNOWN, "languages": [*languages], "language_tags": "both", "language_tag": tag}

@@ -52,7 +52,7 @@ _MODELS: dict[Any, tuple[Format, Callable[[Path, Any, Any], PretrainedParts]]] =
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _FILES = (  # the others that are opened, apart from those of the tokenizer's class
     "*config.json", "tokenizer.json", "special_tokens_map.json", "added_tokens.json", "target_vocab.json",
-    "chat_template.jinja", "additional_chat_templates/*.jinja",
+    "chat_template.jinja",
 )  # fmt: skip
 _KEPT = ("num_beams", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "m??_length", "m??_new_tokens")
 _NO_SEARCH = ("_*", "use_*", "output_*", "return_*", "transformers_version", "bos_token_id")  # change no translation
@@ -101,7 +101,7 @@ def download(name: str) -> Path:
         work_offline_if_unreachable()
         for weights in (["model.safetensors*", "model-*.safetensors"], ["pytorch_model.bin*", "pytorch_model-*.bin"]):
             folder = Path(hub.snapshot_download(name, allow_patterns=files + weights, ignore_patterns=["*/*"]))
-            if any(folder.glob(weights[0])):  # many models have both kinds
+            if any((folder / each).is_file() for each in _WEIGHTS):  # many models have both kinds
                 break
         return folder
     except (OSError, ValueError) as error:
@@ -122,7 +122,7 @@ def read_pretrained(folder: Path) -> ForeignModel:
     if not place.is_file():
         raise InputError(f"{folder}: is not the folder of a model, which has a config.json or Marian's decoder.yml")
     settings = _plain(read_mapping(place))
-    if (model_type := settings.get("model_type")) not in _MODELS:
+    if str(model_type := settings.get("model_type")) not in _MODELS:
         raise InputError(
             f"{place}: model_type = {model_type!r} cannot be imported; use MarianMT or OPUS-MT ('marian'), M2M100 or"
             " NLLB-200 ('m2m_100'), mBART-50 ('mbart'), T5 or MADLAD-400 ('t5'), mT5 ('mt5'), or Marian's own files"

@@ -19,7 +19,7 @@ from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.distributed.state import load_model_state_dict
 from translate.errors import InputError
 from translate.model import Transformer
-from translate.model.device import choose_device
+from translate.model.device import LOADING_HINT, choose_device, explain_out_of_memory
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, read_progress, read_tensors, write_checkpoint
 from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.lock import lock_run
@@ -133,6 +133,7 @@ def choose_average(
     return max(tried, key=lambda average: average.validation.score(metric))
 
 
+@explain_out_of_memory("reading checkpoints", hint=LOADING_HINT)
 def load_average(
     run: RunDirectory, checkpoints: Sequence[Checkpoint], model: Transformer, *, world: World = SINGLE_PROCESS
 ) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ def test_as_one_process(trainings: Any, size: int, overrides: tuple[str, ...]) -
 
 def test_lora_and_frozen_parts_as_one_process(trainings: Any) -> None:
     """Updates in the decoder alone, and their average; continued by another number of processes."""
-    lora = ("lora_rank=3", "lora_targets=[query,key,value,output,feed_forward]", "freeze=[encoder.0]")
+    lora = ("lora_rank=3", "lora_targets=[query,key,value,output,feed_forward,embeddings]", "freeze=[encoder.0]")
     trainings.run(1, "one", *lora, "threads=2")
     for kind, resumed in (("ddp", 1), ("fsdp", 2)):
         said = trainings.run(2, kind, *lora, f"parallel={kind}", "threads=1", "max_steps=7")
