@@ -101,7 +101,7 @@ def download(name: str) -> Path:
         work_offline_if_unreachable()
         for weights in (["model.safetensors*", "model-*.safetensors"], ["pytorch_model.bin*", "pytorch_model-*.bin"]):
             folder = Path(hub.snapshot_download(name, allow_patterns=files + weights, ignore_patterns=["*/*"]))
-            if any((folder / each).is_file() for each in _WEIGHTS):  # many models have both kinds
+            if any((folder / each).is_file() for each in _WEIGHTS[:2]):  # many models have both kinds
                 break
         return folder
     except (OSError, ValueError) as error:
