@@ -203,7 +203,7 @@ def fails(*args, **settings):
 @pytest.mark.parametrize(
     "rank, function, error, words",
     [
-        (1, "best_checkpoint.build_model", "MemoryError('no room')", "out of memory (no room)"),
+        (1, "best_checkpoint.build_model", "MemoryError('no room')", "out of memory on the validation (no room)"),
         (0, "state.write_checkpoint", "RunError('the disk is full')", "the disk is full"),
         (1, "load.load_config", "RunError('the disk fails')", "the disk fails"),
     ],
