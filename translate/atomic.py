@@ -82,7 +82,7 @@ def open_output(path: Path, *, is_new: bool = False) -> Iterator[BinaryIO]:
 
 
 def check_new_folder(path: Path, *, purpose: str) -> None:
-    """Raise an InputError unless the path is free, or an empty folder, and `atomic_folder` can write it."""
+    """Raise an InputError if anything but an empty folder is there, or if `atomic_folder` could not write there."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path} is not an empty folder: choose another one for the {purpose}")
     place = _existing_parent(path)

@@ -70,7 +70,7 @@ after this symbol are UNK, and characters that SentencePiece does not know may s
 def is_sentinel(piece: str) -> bool:
     """Whether a piece stands for text that was left out in T5's pre-training, or has no name in the imported files.
 
-    The last kind has fairseq's name, which version 0.13 gave to such a piece.
+    Version 0.13 gave pieces without a name the names that fairseq gives them, such as madeupword0000.
     """
     return re.fullmatch(r"▁?<extra_id_\d+>|<unnamed_\d+>|madeupword\d{4,}", piece) is not None
 

@@ -14,7 +14,7 @@ from translate.model import Transformer
 from translate.model.varlen import pack
 
 TOLERANCE = 1e-4
-"""The largest difference between two logits, or two log-probabilities in nats, that is always allowed."""
+"""Two logits, or two log-probabilities in nats, may always differ by this much."""
 _TIMES_NOISE = torch.tensor([4.0, 8.0])  # at the quantiles below. Correct models have shown up to 1.8 and 2.9.
 
 # Tokens of source and target. All are in one batch, so that padding and masks are checked too.

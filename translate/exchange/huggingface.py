@@ -55,7 +55,7 @@ SHAPES: dict[Format, dict[str, str]] = {
 }
 _VOCABULARIES = dict.fromkeys(FAIRSEQ_FORMATS, fairseq_vocabulary) | {"t5": t5_vocabulary}
 PATIENCE = {False: 0, True: 1, "never": 1000}
-"""Our `decoding.patience`, by `early_stopping`."""
+"""Our `decoding.patience` for each value of `early_stopping` in transformers."""
 
 
 def model_settings(model: Transformer, of: Format) -> dict[str, Any]:

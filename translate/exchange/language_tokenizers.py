@@ -59,7 +59,7 @@ _T5_CLASSES = ("MT5Tokenizer", "PreTrainedTokenizer", "TokenizersBackend")  # ot
 
 @dataclasses.dataclass
 class TokenizerSettings:
-    """The content of `tokenizer_config.json`, as far as it is read; our exports name the languages."""
+    """The keys of `tokenizer_config.json` that an import reads. Only our own exports name the languages."""
 
     tokenizer_class: str | None = None
     source_lang: str | None = None

@@ -237,7 +237,7 @@ def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
 
 
 def _find_weights(folder: Path) -> list[Path]:
-    """The files with the weights in a folder, after their index if there is one.
+    """The index of a folder's weights if there is one, and then the files that contain them.
 
     Raises:
         InputError: There are none, or the index is damaged.
